@@ -1,0 +1,86 @@
+package fleet
+
+// Objects in the cluster (design §3).
+const (
+	LeaseNamespace = "kube-system"
+	LeaseName      = "fleet-regrade"
+	// LeaseHolder is the holder of the Lease during a swap (R-D1-06).
+	LeaseHolder = "fleet-role"
+	// LeaseSwapID and LeaseSwapNodes are annotations of the Lease; the second
+	// is a comma-separated list (R-B-03). LeaseController is the controller's
+	// own id (safety rule 21) and LeaseRecord the record of safety rule 4.
+	LeaseSwapID     = "swap-id"
+	LeaseSwapNodes  = "swap-nodes"
+	LeaseController = "controller"
+	LeaseRecord     = "role-record"
+
+	DefaultNamespace   = "github-runner-platform"
+	ConfigMapActuators = "fleet-role-actuators"
+	ConfigMapStatus    = "fleet-role-status"
+	ConfigMapProbe     = "fleet-role-probe"
+	KeyStatus          = "status.json"
+	KeyRequest         = "request.json"
+
+	// HeartbeatPrefix and a node name make the name of the Lease with which a
+	// host daemon says that its last report still holds (safety rule 29).
+	HeartbeatPrefix = "fleet-role-host-"
+	// HeartbeatBootID and HeartbeatCounter are its annotations: the report they
+	// vouch for.
+	HeartbeatBootID  = "boot-id"
+	HeartbeatCounter = "counter"
+	// HeartbeatLabel marks these Leases, so that one list reads them all.
+	HeartbeatLabel = "app.kubernetes.io/component"
+	// HeartbeatLabelValue is its value.
+	HeartbeatLabelValue = "fleet-role-host"
+
+	ServiceAccountController = "fleet-role"
+	ServiceAccountHost       = "fleet-role-actuator"
+
+	// SnapshotPrefix and a swap id make the base name of an etcd snapshot (R-D1-28).
+	SnapshotPrefix = "fleet-role-"
+
+	// KubeletLeaseNamespace holds one Lease a Node, renewed by its kubelet.
+	KubeletLeaseNamespace = "kube-node-lease"
+)
+
+// HeartbeatName is the name of a host daemon's heartbeat Lease.
+func HeartbeatName(node string) string { return HeartbeatPrefix + node }
+
+// DefaultRunnerSelector selects the pods a planned change never cuts.
+const DefaultRunnerSelector = "actions-ephemeral-runner=True"
+
+// Exit statuses of every command (R-D1-15..18, R-E2-03/04, design §4.1).
+const (
+	ExitDone    = 0
+	ExitFailed  = 1
+	ExitRefused = 2
+	ExitNotYet  = 3
+)
+
+// Files and folders on a host (design §4.1, R-D1-11, R-216-13). All are
+// absolute and looked up under a root, so that tests and containers can move it.
+const (
+	RoleDir         = "/etc/github-runner"
+	FileRole        = RoleDir + "/role"
+	FileLeaving     = RoleDir + "/leaving"
+	FileJoinURL     = RoleDir + "/join-url"
+	FileClusterID   = RoleDir + "/cluster-id"
+	FileMemberID    = RoleDir + "/member-id"
+	FileVoters      = RoleDir + "/voters"
+	FileJoining     = "/run/regrade/joining"
+	FileAllowJoin   = "/run/regrade/allow-join"
+	FileHostConfig  = "/etc/regrade/host.yaml"
+	FileJoinConfig  = "/etc/regrade/join.yaml"
+	FileKubeconfig  = "/etc/rancher/k3s/fleet-role-actuator.kubeconfig"
+	FileHostLock    = "/var/lib/rancher/k3s/fleet-role.lock"
+	DefaultDataDir  = "/var/lib/rancher/k3s"
+	FileServerConf  = "/etc/rancher/k3s/server.yaml"
+	FileAgentConf   = "/etc/rancher/k3s/agent.yaml"
+	FileLevelDropIn = FileServerConf + ".d/30-regrade-level.yaml"
+	FileJoinDropIn  = FileServerConf + ".d/20-fleet-role-join.yaml"
+	FileAgentJoin   = FileAgentConf + ".d/20-fleet-role-join.yaml"
+	FileUnitJoin    = "/etc/systemd/system/k3s.service.d/20-fleet-role-join.conf"
+	FileAgentUnit   = "/etc/systemd/system/k3s-agent.service.d/20-fleet-role-join.conf"
+	FileLevel       = "regrade-level" // in the data dir, read by the Docker entrypoint
+	EnvJoinHost     = "GITHUB_RUNNER_JOIN_HOST"
+)
