@@ -53,7 +53,7 @@ func hostOf(raw string) string {
 
 // baseName is a member name without its last -xxxxxxxx part.
 func baseName(member string) string {
-	if i := strings.LastIndex(member, "-"); i > 1 {
+	if i := strings.LastIndex(member, "-"); i > 0 {
 		return member[:i]
 	}
 	return member
