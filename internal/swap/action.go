@@ -36,7 +36,7 @@ const (
 	ClearRemovedName Kind = "clear-removed-name"
 	// Order writes desired-role and role-step, and what goes with the step, in one patch.
 	Order Kind = "order"
-	// TaintNode adds the step-4 taint; LabelLevel the level label.
+	// TaintNode adds the step-4 taint (design §3).
 	TaintNode Kind = "taint"
 	// RequestRemoval writes remove=true on Node. The executor reads the member
 	// lists' holder reports, the Node and the Lease again right before it.
@@ -46,13 +46,21 @@ const (
 	RepairMember Kind = "repair-member"
 	// MarkMemberGone writes role-member-gone on Node (R-228-39).
 	MarkMemberGone Kind = "mark-member-gone"
-	// CleanNode removes server labels, etcd annotations, desired-role, level
-	// label and our taint from Node (R-I-16, R-228-17).
+	// CleanNode removes server labels, etcd annotations, level label and our
+	// taint from a demoted Node (R-I-16, R-E2-24). The desired-role label stays:
+	// it is persistent (R-D1-01), and a host that comes back late is asked by it
+	// to finish (R-228-36). The cordon stays too; Uncordon is its own action.
 	CleanNode Kind = "clean-node"
+	// Untaint removes our taint, and only ours, from Node.
+	Untaint Kind = "untaint"
 	// Conclude publishes the outcome in the status, before any annotation goes.
 	Conclude Kind = "conclude"
-	// ClearSwap removes the swap's annotations from Node (R-E2-26).
+	// ClearSwap removes the swap's annotations from Node (R-E2-26) and sets
+	// desired-role to Desired where that is not empty. It leaves role-cordoned,
+	// which Uncordon removes.
 	ClearSwap Kind = "clear-swap"
+	// ClearSnapshotRequest deletes snapshot-request from Node.
+	ClearSnapshotRequest Kind = "clear-snapshot-request"
 	// DropRequest deletes request.json (expired, refused or taken up).
 	DropRequest Kind = "drop-request"
 )
@@ -76,9 +84,8 @@ type Action struct {
 	MemberName    string `json:"member_name,omitempty"`
 	MemberAddress string `json:"member_address,omitempty"`
 
-	// For CleanNode: keep desired-role and the cordon marker of a host that has
-	// not come back (safety rule 16).
-	Pending bool `json:"pending,omitempty"`
+	// For ClearSwap: the desired-role label to leave behind.
+	Desired fleet.Role `json:"desired,omitempty"`
 
 	// For Conclude.
 	Last *status.LastSwap `json:"last,omitempty"`
