@@ -1,0 +1,125 @@
+# Targets for people and for .ci/run. `make help` lists them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+# The product, the lab and the stand-in k3s are modules of their own, so that
+# the product's graph holds neither Kubernetes' servers nor a second etcd.
+# Wildcards keep this file true in a checkout that lacks one of them.
+MODULES := $(patsubst %/,%,$(dir $(wildcard go.mod lab/go.mod lab/standin/go.mod)))
+
+# The linter is pinned in tools/go.mod and built once per version of it and of
+# Go, outside the checkout: it takes some minutes on two cores.
+CACHE        := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/regrade
+LINT_VERSION := $(shell sed -n 's|.*golangci/golangci-lint/v2 \(v[^ ]*\).*|\1|p' tools/go.mod)
+LINT         := $(CACHE)/golangci-lint-$(LINT_VERSION)-$(shell go env GOVERSION)
+
+# RUN picks scenarios by name, LONG=1 runs them with the full probe window,
+# LAB=off leaves the lab out.
+RUN      ?= .
+LONG     ?=
+LAB      ?=
+FUZZTIME ?= 10s
+LAB_TIMEOUT ?= 60m
+
+export LONG
+
+.PHONY: help
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo "  make lab RUN=swap_native   scenarios whose name matches"
+	@echo "  make lab LONG=1            with the full probe window"
+	@echo "  make test LAB=off          where the lab cannot run"
+
+## ---- checks ----------------------------------------------------------------
+
+.PHONY: check
+check: fmt vet imports generated lint ## gofmt, vet, import rule, generated pages, golangci-lint
+
+.PHONY: fmt
+fmt:
+	@bad="$$(gofmt -l .)"; [ -z "$$bad" ] || { echo "gofmt would change:"; echo "$$bad"; exit 1; }
+
+.PHONY: vet
+vet:
+	@for m in $(MODULES); do echo "vet $$m"; (cd $$m && nice go vet ./...); done
+
+.PHONY: imports
+imports: ## The import rule alone
+	@go test -count=1 ./internal/importrule
+
+.PHONY: generated
+generated: ## Pages made from code, and pages held against code, are current
+	@go test -count=1 ./docs
+	@if [ -f internal/swap/table.go ]; then \
+	  go test -count=1 -v -run '^TestDiagramIsCurrent$$' ./internal/swap | tee /dev/stderr | grep -q '^--- PASS: TestDiagramIsCurrent'; fi
+
+.PHONY: lint
+lint: $(LINT) ## golangci-lint over all modules
+	@for m in $(MODULES); do echo "lint $$m"; (cd $$m && nice $(LINT) run --config $(CURDIR)/.golangci.yml ./...); done
+
+$(LINT): tools/go.mod
+	@echo "building golangci-lint $(LINT_VERSION), once"
+	@mkdir -p $(@D)
+	@nice go -C tools build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@
+
+.PHONY: lint-tool
+lint-tool: $(LINT)
+
+## ---- tests -----------------------------------------------------------------
+
+.PHONY: test
+test: unit lab ## Everything: unit, property, sim and lab tests
+
+.PHONY: unit
+unit: ## Unit, property and sim tests of all modules, without the lab
+	@for m in $(MODULES); do echo "test $$m"; (cd $$m && nice go test $$(go list ./... | grep -v '/lab/scenarios')); done
+	@go -C tools test ./cmd/...
+
+.PHONY: race
+race: ## Unit tests of the product under the race detector (needs a C compiler)
+	@nice go test -race ./...
+
+.PHONY: lab-setup
+lab-setup: ## Install the Debian packages of the lab (root) and say whether it can run here
+	@cd lab && go run ./cmd/lab-setup
+
+.PHONY: lab
+ifeq ($(LAB),off)
+lab:
+	@echo "lab: left out, LAB=off is set"
+else
+lab: lab-setup ## Scenarios on real hosts [RUN=regexp] [LONG=1]
+	@cd lab && nice go test ./scenarios/... -run '$(RUN)' -count=1 -p 1 -timeout $(LAB_TIMEOUT) -json | go -C $(CURDIR)/tools run ./cmd/closing
+endif
+
+.PHONY: bench
+bench: ## Benchmarks of the decision and other figures (docs/figures.md)
+	@go test -run '^$$' -bench . -benchmem $$(grep -rl --include='*_test.go' '^func Benchmark' internal cmd | xargs -n1 dirname | sort -u | sed 's|^|./|')
+
+.PHONY: fuzz
+fuzz: ## Each fuzz target for FUZZTIME (10s)
+	@grep -rho --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' internal cmd lab -H | sed 's|^\(.*\)/[^/]*_test.go:func |\1 |' | sort -u | \
+	while read -r dir name; do \
+	  case $$dir in lab/standin/*) m=lab/standin;; lab/*) m=lab;; *) m=.;; esac; \
+	  rel=$${dir#$$m/}; echo "fuzz $$dir $$name"; \
+	  (cd $$m && go test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) ./$$rel); \
+	done
+
+## ---- things to make --------------------------------------------------------
+
+.PHONY: build
+build: ## The product's one binary, bin/regrade
+	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/regrade ./cmd/regrade
+
+.PHONY: demo
+demo: ## A whole fleet on this machine, no root, no network
+	@go run ./cmd/demo
+
+.PHONY: generate
+generate: ## Write docs/swap-states.md and the golden files anew
+	@go test -count=1 -run '^TestDiagramIsCurrent$$' ./internal/swap -update
