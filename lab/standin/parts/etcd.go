@@ -61,7 +61,7 @@ const (
 	// EventReady: the member serves clients (etcd's ReadyNotify). A learner gets here too, late (lab-notes).
 	EventReady EventKind = "ready"
 	// EventRemoved: a peer said that this member was removed for good. k3s writes its tombstone on it if the
-	// member was running (k3s-facts §5.3); Served tells the cases apart. etcd stops by itself afterwards.
+	// member was running (k3s-facts §5.3); Running tells the cases apart. etcd stops by itself afterwards.
 	EventRemoved EventKind = "removed"
 	// EventStopped: etcd has stopped in order, asked or not.
 	EventStopped EventKind = "stopped"
@@ -72,8 +72,9 @@ const (
 // Event is something etcd reports.
 type Event struct {
 	Kind EventKind `json:"kind"`
-	// Served is true if the member had been ready before: with EventRemoved it means "removed while running".
-	Served bool `json:"served,omitempty"`
+	// Running is true if the member had been part of the cluster since this start: it heard from a leader. With
+	// EventRemoved it tells "removed while running" from "removed while down".
+	Running bool `json:"running,omitempty"`
 	// Detail is a sentence for the log.
 	Detail string `json:"detail,omitempty"`
 }

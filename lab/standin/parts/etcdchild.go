@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/logutil"
 	"go.etcd.io/etcd/server/v3/embed"
@@ -24,10 +25,10 @@ const removedMessage = "data-dir used by this member must be removed"
 
 // reporter writes events, each kind once.
 type reporter struct {
-	mu     sync.Mutex
-	out    io.Writer
-	sent   map[EventKind]bool
-	served atomic.Bool
+	mu      sync.Mutex
+	out     io.Writer
+	sent    map[EventKind]bool
+	running atomic.Bool
 }
 
 func (r *reporter) report(kind EventKind, detail string) {
@@ -37,10 +38,7 @@ func (r *reporter) report(kind EventKind, detail string) {
 		return
 	}
 	r.sent[kind] = true
-	if kind == EventReady {
-		r.served.Store(true)
-	}
-	line, err := json.Marshal(Event{Kind: kind, Served: r.served.Load(), Detail: detail})
+	line, err := json.Marshal(Event{Kind: kind, Running: r.running.Load(), Detail: detail})
 	if err != nil {
 		return
 	}
@@ -86,11 +84,20 @@ func serveEtcd(file string, r *reporter) error {
 	// Close hands leadership over first, and may be called after etcd stopped by itself.
 	defer server.Close()
 
+	// A member that was removed while down never hears a leader again: its peers refuse its streams.
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
 	ready := server.Server.ReadyNotify()
 	for {
 		select {
+		case <-look.C:
+			if server.Server.Leader() != 0 {
+				r.running.Store(true)
+				look.Stop()
+			}
 		case <-ready:
 			ready = nil
+			r.running.Store(true)
 			r.report(EventReady, "etcd serves")
 		case err := <-server.Server.ErrNotify():
 			// The same text comes from rafthttp (a peer's answer) and, a second later, from the member's
