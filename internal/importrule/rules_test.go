@@ -38,7 +38,7 @@ var rings = map[string]ring{
 	"internal/observe":   port,
 	"internal/execute":   port,
 	"internal/k3s":       port,
-	"internal/rolefile":  port,
+	"internal/hostapi":   port,
 	"internal/obs":       port,
 	"internal/manifests": port,
 
