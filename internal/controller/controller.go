@@ -1,0 +1,166 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/exadev/regrade/internal/execute"
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/obs"
+	"github.com/exadev/regrade/internal/observe"
+	"github.com/exadev/regrade/internal/status"
+	"github.com/exadev/regrade/internal/swap"
+)
+
+// Cluster is all that a controller needs of the API server.
+type Cluster interface {
+	observe.Cluster
+	execute.Cluster
+}
+
+// Rules are the decisions, all of them pure.
+type Rules struct {
+	// Next is swap.Next, MayRemove is swap.MayRemove.
+	Next      func(swap.Observation, swap.Policy) swap.Decision
+	MayRemove func(swap.Observation, swap.Policy, string) []status.Reason
+	// Automatic is the swap that the fitness verdicts ask for, nil for none. It
+	// sees the observation before pods are read. A nil func never asks.
+	Automatic func(swap.Observation, swap.Policy) *swap.Pair
+}
+
+// Settings of one controller.
+type Settings struct {
+	// Self is this controller's own id: its pod's UID (safety rule 21).
+	Self   string
+	Policy swap.Policy
+	// LeaseDuration is what a taken Lease lasts unless renewed; zero is
+	// DefaultLeaseDuration.
+	LeaseDuration time.Duration
+	// ActuatorConfigMap holds the reports; empty means fleet.ConfigMapActuators.
+	ActuatorConfigMap string
+	// Protected says whether a pod's labels match the runner selector; nil
+	// protects every pod.
+	Protected func(labels map[string]string) bool
+	// Log is nil for no log.
+	Log *slog.Logger
+}
+
+// DefaultLeaseDuration is three operation timeouts (design §3).
+const DefaultLeaseDuration = 900 * time.Second
+
+// Controller keeps what it saw in earlier passes to judge what is fresh.
+// Everything else is in the cluster. Not safe for concurrent use.
+type Controller struct {
+	cluster   Cluster
+	rules     Rules
+	settings  Settings
+	observer  *observe.Observer
+	executor  *execute.Executor
+	log       *slog.Logger
+	published published
+	said      said
+}
+
+// New makes a controller that has seen nothing yet.
+func New(cluster Cluster, rules Rules, s Settings) *Controller {
+	if s.LeaseDuration <= 0 {
+		s.LeaseDuration = DefaultLeaseDuration
+	}
+	if s.ActuatorConfigMap == "" {
+		s.ActuatorConfigMap = fleet.ConfigMapActuators
+	}
+	if s.Log == nil {
+		s.Log = slog.New(slog.DiscardHandler)
+	}
+	c := &Controller{cluster: cluster, rules: rules, settings: s, log: s.Log.With(obs.Controller, s.Self)}
+	c.observer = observe.New(cluster, observe.Settings{
+		Self: s.Self, Policy: s.Policy, ActuatorConfigMap: s.ActuatorConfigMap,
+		Protected: s.Protected, Automatic: rules.Automatic,
+	})
+	c.executor = execute.New(cluster, execute.Settings{
+		Self: s.Self, Policy: s.Policy, LeaseDuration: s.LeaseDuration,
+		Protected: s.Protected, StillRight: c.stillRight,
+	})
+	return c
+}
+
+// Turn is what one pass did.
+type Turn struct {
+	Observation swap.Observation
+	Decision    swap.Decision
+	// Acted: the decision's action was carried out. Err says why it, or the
+	// observation before it, was not.
+	Acted bool
+	Err   error
+	// PublishErr says why the status was not written. The swap goes on without it.
+	PublishErr error
+}
+
+// Busy says whether a swap is under way or about to be, so that the next pass
+// shall follow soon.
+func (t Turn) Busy() bool {
+	return t.Decision.Swap != nil || t.Decision.Acts() || t.Observation.Lease.SwapID() != ""
+}
+
+// Pass is one turn: observe, decide, renew, act, publish. It does not sleep.
+// Nothing is decided on an observation that lacks the Nodes, the Lease or the
+// API server's Date. No error ends a controller: it is in the Turn, and the next
+// pass starts from what it then sees.
+func (c *Controller) Pass(ctx context.Context) Turn {
+	sight, err := c.observer.Observe(ctx, time.Now())
+	t := Turn{Observation: sight.Observation}
+	if err != nil {
+		t.Err = err
+		c.say(t)
+		return t
+	}
+	t.Decision = c.rules.Next(sight.Observation, c.settings.Policy)
+	st := Compose(sight.Status, &sight.Observation, t.Decision, c.settings.Policy)
+	t.Acted, t.Err = c.act(ctx, t.Decision, &sight.Observation, &st)
+	t.PublishErr = c.publish(ctx, &sight, st)
+	c.say(t)
+	return t
+}
+
+// act renews the Lease and carries out the action. An action is not begun when
+// the renewal fails: the Lease may be another's by now.
+func (c *Controller) act(ctx context.Context, d swap.Decision, o *swap.Observation, st *status.Status) (bool, error) {
+	if d.Renew {
+		if err := c.executor.Renew(ctx, o.Lease.SwapID(), o.Now); err != nil {
+			return false, err
+		}
+		// The executor judges the Lease that it reads again by the same Date.
+		o.Lease.RenewTime = o.Now
+	}
+	if !d.Acts() {
+		return false, nil
+	}
+	eff, err := c.executor.Do(ctx, d.Action, o)
+	if err != nil {
+		return false, err
+	}
+	if eff.Status != nil {
+		carry(st, eff.Status)
+	}
+	return true, nil
+}
+
+// stillRight observes once more and judges the removal by what it then sees.
+func (c *Controller) stillRight(ctx context.Context, node string) error {
+	again, err := c.observer.Observe(ctx, time.Now())
+	if err != nil {
+		return err
+	}
+	reasons := c.rules.MayRemove(again.Observation, c.settings.Policy, node)
+	if len(reasons) == 0 {
+		return nil
+	}
+	words := make([]string, len(reasons))
+	for i, r := range reasons {
+		words[i] = r.Sentence
+	}
+	return errors.New(strings.Join(words, "; "))
+}

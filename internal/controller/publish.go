@@ -1,0 +1,186 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/observe"
+	"github.com/exadev/regrade/internal/status"
+	"github.com/exadev/regrade/internal/swap"
+)
+
+// publishEvery is how old a status may get when nothing in it has changed
+// (safety rule 29).
+const publishEvery = time.Minute
+
+// published is what this controller wrote last, and when by its own clock.
+type published struct {
+	body string
+	at   time.Time
+}
+
+// publish writes status.json when something but its time has changed, when it
+// is a minute old, or when it is not there. A status that could not be read is
+// left alone: what it carries for later swaps would be lost.
+func (c *Controller) publish(ctx context.Context, s *observe.Sight, st status.Status) error {
+	if !s.StatusRead {
+		return fmt.Errorf("publish status: it could not be read: %s", s.StatusProblem)
+	}
+	if newer(s.StatusRaw) {
+		return fmt.Errorf("publish status: a newer program wrote it: %s", s.StatusProblem)
+	}
+	if s.ActuatorsMissing {
+		// A host daemon may only patch this map, so that the first one needs it made.
+		if err := c.cluster.PatchConfigMap(ctx, c.settings.ActuatorConfigMap, "", nil); err != nil {
+			return fmt.Errorf("make the report map: %w", err)
+		}
+	}
+	still := st
+	still.At = time.Time{}
+	body, err := json.Marshal(still)
+	if err != nil {
+		return fmt.Errorf("publish status: %w", err)
+	}
+	now := time.Now()
+	if s.StatusRaw != "" && s.StatusProblem == "" && string(body) == c.published.body && now.Sub(c.published.at) < publishEvery {
+		return nil
+	}
+	raw, err := json.Marshal(st)
+	if err != nil {
+		return fmt.Errorf("publish status: %w", err)
+	}
+	if err := c.cluster.PatchConfigMap(ctx, fleet.ConfigMapStatus, "", map[string]*string{fleet.KeyStatus: new(string(raw))}); err != nil {
+		return fmt.Errorf("publish status: %w", err)
+	}
+	c.published = published{body: string(body), at: now}
+	return nil
+}
+
+// newer says whether a status is of a later protocol than this program's.
+func newer(raw string) bool {
+	var doc struct {
+		Protocol int `json:"protocol"`
+	}
+	return len(raw) <= status.MaxDocument && json.Unmarshal([]byte(raw), &doc) == nil && doc.Protocol > status.Protocol
+}
+
+// Compose is the status of one pass: what is seen and decided now, with what
+// the status before it carries on. Without one before it, a cooldown starts: a
+// lost status is never read as "nothing happened lately" (safety rule 25).
+func Compose(prev *status.Status, o *swap.Observation, d swap.Decision, p swap.Policy) status.Status {
+	st := status.Status{
+		Protocol: status.Protocol, At: o.Now, Controller: o.Self, DryRun: p.DryRun, Target: p.Target,
+		Swap: d.Swap, Request: o.Request,
+		Next: status.Next{
+			State: string(d.State), Action: string(d.Action.Kind), Node: d.Action.Node,
+			Code: d.Code, Sentence: d.Sentence, Facts: d.Facts, Waits: d.Waits,
+		},
+	}
+	if prev == nil {
+		st.CooldownUntil = o.Now.Add(p.Cooldown)
+	} else {
+		carry(&st, prev)
+		st.EvenSince = prev.EvenSince
+	}
+	members := membersOf(o)
+	st.Hosts = make([]status.Host, 0, len(o.Hosts))
+	for i := range o.Hosts {
+		st.Hosts = append(st.Hosts, host(&o.Hosts[i], members, p.Keys))
+		a := o.Hosts[i].Node.Annotations
+		if _, owed := a[p.Keys.Cordoned()]; owed && a[p.Keys.Swap()] == "" {
+			st.Pending = append(st.Pending, o.Hosts[i].Name)
+		}
+	}
+	if members != nil {
+		voters := 0
+		for _, m := range members {
+			if !m.Learner {
+				voters++
+			}
+		}
+		switch {
+		case voters%2 != 0:
+			st.EvenSince = time.Time{}
+		case st.EvenSince.IsZero():
+			st.EvenSince = o.Now
+		}
+	}
+	return st
+}
+
+// carry takes over what a status keeps from one pass to the next.
+func carry(st, from *status.Status) {
+	st.LastSwap, st.CooldownUntil, st.Backoff = from.LastSwap, from.CooldownUntil, from.Backoff
+}
+
+// membersOf is the member list of the fresh reports whose etcd answered a
+// linearizable read, nil when there is none or they list different ids.
+// It is for show; what decides is in package swap.
+func membersOf(o *swap.Observation) []status.Member {
+	var list []status.Member
+	for i := range o.Hosts {
+		h := &o.Hosts[i]
+		if !h.Fresh || h.Report == nil || h.Report.Etcd == nil || !h.Report.Etcd.Linearizable || len(h.Report.Etcd.Members) == 0 {
+			continue
+		}
+		switch {
+		case list == nil:
+			list = h.Report.Etcd.Members
+		case !slices.Equal(ids(list), ids(h.Report.Etcd.Members)):
+			return nil
+		}
+	}
+	return list
+}
+
+func ids(ms []status.Member) []fleet.MemberID {
+	out := make([]fleet.MemberID, len(ms))
+	for i, m := range ms {
+		out[i] = m.ID
+	}
+	slices.Sort(out)
+	return out
+}
+
+func host(h *swap.Host, members []status.Member, k fleet.Keys) status.Host {
+	s := status.Host{
+		Name: h.Name, Ready: h.Node.Ready, Fresh: h.Fresh,
+		Level:    fleet.Level(h.Node.Labels[k.Level()]),
+		Eligible: h.Node.Labels[k.Eligible()] == fleet.True,
+		Pinned:   h.Node.Labels[k.Pinned()] == fleet.True,
+	}
+	if s.Level == "" {
+		s.Level = fleet.LevelFull
+	}
+	if h.ReportProblem != "" {
+		s.Reasons = append(s.Reasons, status.Reason{Code: swap.CodeBadReport, Node: h.Name, Sentence: h.ReportProblem})
+	}
+	if r := h.Report; r != nil {
+		s.Role, s.MemberID = r.Role, r.MemberID
+		if r.Role == fleet.RoleAgent {
+			s.Level = "" // an agent has no level
+		}
+		if r.Etcd != nil {
+			s.Members = ids(r.Etcd.Members)
+		}
+		if r.Phase == fleet.PhaseFailed || r.Phase == fleet.PhaseRefused {
+			s.Reasons = append(s.Reasons, status.Reason{Code: r.Code, Node: h.Name, Sentence: r.Message})
+		}
+		if r.Preflight != nil {
+			for _, p := range r.Preflight.Problems {
+				s.Reasons = append(s.Reasons, status.Reason{Code: p.Code, Node: h.Name, Sentence: p.Sentence})
+			}
+		}
+	}
+	for _, m := range members {
+		name, _ := fleet.MemberNodeName(m.Name)
+		if (s.MemberID != 0 && m.ID == s.MemberID) || name == h.Name {
+			s.Voter, s.Learner, s.MemberID = !m.Learner, m.Learner, m.ID
+		}
+	}
+	return s
+}

@@ -1,0 +1,199 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/status"
+	"github.com/exadev/regrade/internal/swap"
+)
+
+// Settings of an Observer.
+type Settings struct {
+	// Self is the controller's own id.
+	Self   string
+	Policy swap.Policy
+	// ActuatorConfigMap is empty for fleet.ConfigMapActuators.
+	ActuatorConfigMap string
+	// Protected says whether a pod's labels match the runner selector. Nil
+	// protects every pod: a forgotten setting must not cut a job.
+	Protected func(labels map[string]string) bool
+	// Automatic is asked once Nodes, reports and status are read. Nil asks for nothing.
+	Automatic func(swap.Observation, swap.Policy) *swap.Pair
+}
+
+// Observer makes observations one after another and keeps what it saw before,
+// because only a change that it saw itself is fresh. Not safe for concurrent use.
+type Observer struct {
+	cluster  Cluster
+	settings Settings
+	reports  map[string]*seenReport
+	kubelets map[string]*seenKubelet
+	lease    seenLease
+	evicts   map[string]triedEvict
+}
+
+// New makes an Observer that has seen nothing yet: to it, nothing is fresh
+// before the second observation.
+func New(cluster Cluster, s Settings) *Observer {
+	if s.ActuatorConfigMap == "" {
+		s.ActuatorConfigMap = fleet.ConfigMapActuators
+	}
+	if s.Protected == nil {
+		s.Protected = func(map[string]string) bool { return true }
+	}
+	return &Observer{
+		cluster: cluster, settings: s,
+		reports: map[string]*seenReport{}, kubelets: map[string]*seenKubelet{},
+		evicts: map[string]triedEvict{},
+	}
+}
+
+// Sight is an Observation and what a publisher needs besides.
+type Sight struct {
+	swap.Observation
+	// StatusRaw is status.json as it stands; StatusRead tells an empty one from
+	// one that could not be read.
+	StatusRaw  string
+	StatusRead bool
+	// ActuatorsMissing: the ConfigMap of the reports does not exist.
+	ActuatorsMissing bool
+}
+
+// Observe makes one observation at now, which must carry a monotonic reading.
+// The pods of the nodes in also are read beside those of a swap or a request.
+//
+// The error is set when nothing can be decided at all: the Nodes, the Lease or
+// the API server's Date are not known. Anything else that could not be read is
+// in Missing.
+func (b *Observer) Observe(ctx context.Context, now time.Time, also ...string) (Sight, error) {
+	s := Sight{Observation: swap.Observation{Self: b.settings.Self}}
+	nodes, err := b.cluster.Nodes(ctx)
+	if err != nil {
+		s.Missing = append(s.Missing, fmt.Sprintf("the nodes: %v", err))
+		return s, fmt.Errorf("observe nodes: %w", err)
+	}
+	read, err := b.cluster.Lease(ctx)
+	if err != nil {
+		s.Missing = append(s.Missing, fmt.Sprintf("the Lease: %v", err))
+		return s, fmt.Errorf("observe Lease: %w", err)
+	}
+	s.Lease, s.LeaseUnchanged = read.Lease, b.lease.see(read.Lease, now)
+
+	slices.SortFunc(nodes, func(a, c Node) int { return strings.Compare(a.Name, c.Name) })
+	for _, n := range nodes {
+		s.Hosts = append(s.Hosts, swap.Host{Name: n.Name, Node: n.Node})
+	}
+	b.readReports(ctx, &s, now)
+	b.readStatus(ctx, &s)
+
+	s.Now = b.cluster.Date()
+	if s.Now.IsZero() {
+		s.Missing = append(s.Missing, "the API server's Date")
+		return s, fmt.Errorf("observe: the API server's answers carry no Date")
+	}
+	if b.settings.Automatic != nil {
+		s.Automatic = b.settings.Automatic(s.Observation, b.settings.Policy)
+	}
+	inSwap, pending := b.concerned(&s, also)
+	b.readPods(ctx, &s, inSwap, now)
+	b.readKubelets(ctx, &s, append(pending, inSwap...))
+	if underWay(&s.Observation, b.settings.Policy.Keys) {
+		b.readSnapshots(ctx, &s)
+	}
+	s.Now = b.cluster.Date()
+	return s, nil
+}
+
+func (b *Observer) readReports(ctx context.Context, s *Sight, now time.Time) {
+	cm, err := b.cluster.ConfigMap(ctx, b.settings.ActuatorConfigMap)
+	if err != nil {
+		s.Missing = append(s.Missing, fmt.Sprintf("the hosts' reports: %v", err))
+		return
+	}
+	s.ActuatorsMissing = !cm.Exists
+	beats, err := b.cluster.Heartbeats(ctx)
+	beatsRead := err == nil
+	if err != nil {
+		s.Missing = append(s.Missing, fmt.Sprintf("the hosts' heartbeats: %v", err))
+	}
+	byNode := map[string]Heartbeat{}
+	for _, h := range beats {
+		byNode[h.Node] = h
+	}
+	for i := range s.Hosts {
+		h := &s.Hosts[i]
+		raw, ok := cm.Data[h.Name]
+		if !ok {
+			delete(b.reports, h.Name)
+			continue
+		}
+		r, err := status.ParseReport([]byte(raw))
+		if err != nil {
+			h.ReportProblem = err.Error()
+		} else {
+			h.Report = &r
+		}
+		seen := b.reports[h.Name]
+		if seen == nil {
+			seen = &seenReport{since: now}
+			b.reports[h.Name] = seen
+		}
+		beat, has := byNode[h.Name]
+		if beatsRead {
+			seen.see(raw, h.Report, beat, has, now)
+		} else {
+			seen.seeReport(raw, now)
+		}
+		h.ReportAge = now.Sub(seen.since)
+		h.Fresh = h.Report != nil && seen.changed && h.ReportAge <= 3*b.settings.Policy.Period
+	}
+	for name := range b.reports {
+		if s.Host(name) == nil {
+			delete(b.reports, name)
+		}
+	}
+}
+
+func (b *Observer) readStatus(ctx context.Context, s *Sight) {
+	cm, err := b.cluster.ConfigMap(ctx, fleet.ConfigMapStatus)
+	if err != nil {
+		s.StatusProblem = err.Error()
+		s.Missing = append(s.Missing, fmt.Sprintf("the published status: %v", err))
+		return
+	}
+	s.StatusRead = true
+	if raw, ok := cm.Data[fleet.KeyStatus]; ok {
+		s.StatusRaw = raw
+		if st, err := status.ParseStatus([]byte(raw)); err != nil {
+			s.StatusProblem = err.Error()
+		} else {
+			s.Status = &st
+		}
+	}
+	if raw, ok := cm.Data[fleet.KeyRequest]; ok {
+		if r, err := status.ParseRequest([]byte(raw)); err != nil {
+			s.RequestProblem = err.Error()
+		} else {
+			s.Request = &r
+		}
+	}
+}
+
+func (b *Observer) readSnapshots(ctx context.Context, s *Sight) {
+	all, err := b.cluster.Snapshots(ctx)
+	if err != nil {
+		s.Missing = append(s.Missing, fmt.Sprintf("the etcd snapshots: %v", err))
+		return
+	}
+	for _, sn := range all {
+		if strings.HasPrefix(sn.Name, fleet.SnapshotPrefix) {
+			s.Snapshots = append(s.Snapshots, sn)
+		}
+	}
+	slices.SortFunc(s.Snapshots, func(a, c swap.Snapshot) int { return strings.Compare(a.Name, c.Name) })
+}

@@ -1,0 +1,95 @@
+package observe
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/exadev/regrade/internal/lease"
+	"github.com/exadev/regrade/internal/status"
+)
+
+// seenReport is a host's report and heartbeat as they were last seen. A key
+// that goes and comes back is seen for the first time again: a report map
+// restored from a backup proves nothing.
+type seenReport struct {
+	looked     bool
+	raw        string
+	beatLooked bool
+	beat       Heartbeat
+	// changed: a change was seen since the first look. since is when, or when
+	// the first look was.
+	changed bool
+	since   time.Time
+}
+
+func (s *seenReport) seeReport(raw string, now time.Time) {
+	if s.looked && raw != s.raw {
+		s.changed, s.since = true, now
+	}
+	s.looked, s.raw = true, raw
+}
+
+// see takes a heartbeat for news only when it vouches for just this report: a
+// heartbeat of an earlier boot or another counter says nothing of it.
+func (s *seenReport) see(raw string, r *status.Report, beat Heartbeat, has bool, now time.Time) {
+	s.seeReport(raw, now)
+	if !has {
+		beat = Heartbeat{}
+	}
+	if s.beatLooked && has && beat != s.beat && vouches(beat, r) {
+		s.changed, s.since = true, now
+	}
+	s.beatLooked, s.beat = true, beat
+}
+
+func vouches(h Heartbeat, r *status.Report) bool {
+	if r == nil || h.BootID == "" || h.BootID != r.BootID {
+		return false
+	}
+	counter, err := strconv.ParseUint(h.Counter, 10, 64)
+	return err == nil && counter == r.Counter
+}
+
+// seenLease is the Lease's renew time and since when it has stood still.
+type seenLease struct {
+	looked bool
+	renew  time.Time
+	exists bool
+	since  time.Time
+}
+
+func (s *seenLease) see(l lease.Lease, now time.Time) time.Duration {
+	if !s.looked || s.exists != l.Exists || !s.renew.Equal(l.RenewTime) {
+		*s = seenLease{looked: true, renew: l.RenewTime, exists: l.Exists, since: now}
+	}
+	return now.Sub(s.since)
+}
+
+// seenKubelet answers whether a kubelet has renewed its Lease since a start of
+// its host was first seen (R-216-20, R-228-23). The renewal is compared with
+// the first one read after that, never with the host's clock.
+type seenKubelet struct {
+	started time.Time
+	base    time.Time
+	based   bool
+}
+
+func (s *seenKubelet) see(started, renewed time.Time) bool {
+	if !s.started.Equal(started) {
+		*s = seenKubelet{started: started}
+	}
+	if !s.based {
+		s.base, s.based = renewed, true
+	}
+	return !started.IsZero() && !renewed.Equal(s.base)
+}
+
+// triedEvict is the answer to a dry-run eviction and when it was given.
+type triedEvict struct {
+	refusal string
+	at      time.Time
+}
+
+// tryAgain is how long the answer to a dry-run eviction is used again in
+// observations. A drain asks anew in any case.
+const tryAgain = 5 * time.Second
