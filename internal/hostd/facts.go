@@ -1,0 +1,80 @@
+package hostd
+
+import (
+	"time"
+
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/hostapi"
+	"github.com/exadev/regrade/internal/platform"
+	"github.com/exadev/regrade/internal/status"
+)
+
+// Facts is everything a decision may look at, read before anything acts.
+type Facts struct {
+	// Now is the host's clock, for people (started_at).
+	Now  time.Time `json:"now"`
+	Node string    `json:"node"`
+
+	Host platform.Facts `json:"host"`
+
+	// Journal is the daemon's own note. JournalProblem says what is wrong with
+	// one that cannot be read: then nothing is done.
+	Journal        Journal `json:"journal,omitzero"`
+	JournalProblem string  `json:"journal_problem,omitempty"`
+
+	// View is nil when no API server answered: ViewProblem says why.
+	View        *hostapi.View  `json:"view,omitempty"`
+	ViewProblem string         `json:"view_problem,omitempty"`
+	Nodes       []hostapi.Node `json:"nodes,omitempty"`
+
+	Etcd hostapi.Member `json:"etcd"`
+	// Answer is another voter's linearizable list. It is asked for while the
+	// host has reason to doubt its own membership; nil otherwise.
+	Answer *hostapi.Answer `json:"answer,omitempty"`
+
+	// Preflight was judged in this pass or within the last period; nil on a server.
+	Preflight *status.Preflight `json:"preflight,omitempty"`
+	// Standbys are a voter's dials of the last period.
+	Standbys []status.Dial `json:"standbys,omitempty"`
+
+	// Command is the step a person or an installer asked for, nil in the daemon.
+	Command *Command `json:"command,omitempty"`
+
+	Policy Policy `json:"policy"`
+}
+
+// Command is one of the steps of `regrade host`. The Node's label and the Lease
+// are asked as for an annotation; the swap annotation, when it is there, must
+// name the same swap (R-D1-32).
+type Command struct {
+	Swap fleet.SwapID `json:"swap,omitempty"`
+	Step fleet.Step   `json:"step"`
+	// Local: an installer's promote-local or demote-local, which needs a free
+	// Lease instead of a held one.
+	Local bool `json:"local,omitempty"`
+	// Join is the node to join, for promote-local.
+	Join string `json:"join,omitempty"`
+}
+
+// Policy is what host.yaml sets.
+type Policy struct {
+	Keys             fleet.Keys        `json:"-"`
+	Period           time.Duration     `json:"period"`
+	OperationTimeout time.Duration     `json:"operation_timeout"`
+	HandOver         time.Duration     `json:"hand_over"`
+	SnapshotTimeout  time.Duration     `json:"snapshot_timeout"`
+	KeepSnapshots    int               `json:"keep_snapshots"`
+	JoinURLs         map[string]string `json:"join_urls,omitempty"`
+}
+
+// DefaultPolicy are the bounds of design §3 and §4.1.
+func DefaultPolicy() Policy {
+	return Policy{
+		Keys:             fleet.DefaultKeys(),
+		Period:           15 * time.Second,
+		OperationTimeout: 300 * time.Second,
+		HandOver:         10 * time.Second,
+		SnapshotTimeout:  120 * time.Second,
+		KeepSnapshots:    3,
+	}
+}

@@ -1,0 +1,161 @@
+package rolefile
+
+import (
+	"fmt"
+
+	"github.com/exadev/regrade/internal/fleet"
+)
+
+// Files is what the rule looks at, as it was read in one go.
+type Files struct {
+	// Role is the role file, empty when there is none. RoleProblem says what is
+	// wrong with one that cannot be read: then nothing may start by it.
+	Role        fleet.Role `json:"role,omitempty"`
+	RoleProblem string     `json:"role_problem,omitempty"`
+
+	// Leaving is the swap in which this server steps down, empty when none.
+	Leaving fleet.SwapID `json:"leaving,omitempty"`
+	// Joining is the promotion confirmed by the daemon, zero when none.
+	Joining Joining `json:"joining,omitzero"`
+	// AllowJoin is the operator's override of this boot.
+	AllowJoin bool `json:"allow_join,omitempty"`
+
+	Identity Identity `json:"identity,omitzero"`
+
+	// WAL: server/db/etcd/member/wal exists, which alone makes a datastore
+	// (k3s-facts §2, safety rule 19).
+	WAL bool `json:"wal,omitempty"`
+	// Tombstone: server/db/etcd/tombstone exists.
+	Tombstone bool `json:"tombstone,omitempty"`
+
+	// JoinURL and Token: the server configuration names a server to join, and
+	// a token. An empty token with a URL starts a new cluster (k3s-facts §3.2).
+	JoinURL string `json:"join_url,omitempty"`
+	Token   bool   `json:"token,omitempty"`
+
+	// BootID is this boot's, by which a Joining of another one is told.
+	BootID string `json:"boot_id,omitempty"`
+}
+
+// Joining says that the daemon has seen the Lease held for a promotion of this
+// host since the boot that it names (safety rule 18).
+type Joining struct {
+	Swap   fleet.SwapID `json:"swap"`
+	BootID string       `json:"boot_id"`
+}
+
+// Identity is who this host is, or was, in etcd. The cluster id stays for good
+// (a former member never bootstraps); the member id goes with the datastore.
+type Identity struct {
+	ClusterID fleet.MemberID `json:"cluster_id,omitzero"`
+	MemberID  fleet.MemberID `json:"member_id,omitzero"`
+	// Voters are client URLs of the other voters, to ask when the own etcd is down.
+	Voters []string `json:"voters,omitempty"`
+}
+
+// JoiningNow says whether the promotion was confirmed in this boot.
+func (f Files) JoiningNow() bool {
+	return f.Joining.Swap != "" && f.BootID != "" && f.Joining.BootID == f.BootID
+}
+
+// Answer is what the rule says of one role, and why.
+type Answer struct {
+	May bool
+	Why string
+}
+
+// MayStart answers for a role. Nothing is left to chance: of the two roles at
+// most one may start, whatever the files say (TestNeverBothRoles).
+func MayStart(f Files, role fleet.Role) Answer {
+	switch role {
+	case fleet.RoleServer:
+		return mayServer(f)
+	case fleet.RoleAgent:
+		return mayAgent(f)
+	}
+	return Answer{false, fmt.Sprintf("%q is not a role", role)}
+}
+
+func mayServer(f Files) Answer {
+	switch {
+	case f.Tombstone:
+		// k3s would set the datastore aside and join as a new member within a
+		// minute (safety rules 12 and 13).
+		return no("the datastore holds a tombstone: this host was removed from etcd")
+	case f.WAL:
+		return mayMember(f)
+	}
+	return mayJoin(f)
+}
+
+// mayMember is for a host with a datastore: it may be the vote that makes a
+// quorum, so it starts without asking anybody.
+func mayMember(f Files) Answer {
+	switch {
+	case f.Leaving != "":
+		return yes("it is leaving in swap %s and keeps its vote until it is removed", f.Leaving)
+	case f.Role == fleet.RoleServer:
+		return yes("the role file says server and there is a datastore")
+	case f.JoiningNow():
+		return yes("it joins in swap %s", f.Joining.Swap)
+	case f.AllowJoin:
+		return yes("the operator allowed it with allow-join")
+	case f.RoleProblem != "":
+		return no("%s", f.RoleProblem)
+	case f.Role == "":
+		return yes("no role file: as it was before regrade")
+	}
+	return no("the role file says %s", f.Role)
+}
+
+// mayJoin is for a host without a datastore: it would join, or found a cluster.
+func mayJoin(f Files) Answer {
+	joins := f.JoinURL != "" && f.Token
+	switch {
+	case f.JoiningNow() || f.AllowJoin:
+		if !joins {
+			return no("it shall join, but its server configuration lacks a server URL or a token")
+		}
+		if f.JoiningNow() {
+			return yes("it joins in swap %s", f.Joining.Swap)
+		}
+		return yes("the operator allowed it with allow-join")
+	case f.Joining.Swap != "":
+		return no("the join of swap %s was confirmed before this boot", f.Joining.Swap)
+	case f.Leaving != "":
+		return no("it is leaving in swap %s and has no datastore", f.Leaving)
+	case f.RoleProblem != "":
+		return no("%s", f.RoleProblem)
+	case f.Role == fleet.RoleAgent:
+		return no("the role file says agent")
+	case f.Identity.ClusterID != 0 && f.Role == fleet.RoleServer:
+		return no("it was a member of cluster %s and has no datastore: it joins again only by a swap or allow-join", f.Identity.ClusterID)
+	case f.Identity.ClusterID != 0 && !joins:
+		return no("it was a member of cluster %s and has no datastore: without a server URL and a token it would found a cluster", f.Identity.ClusterID)
+	case f.Role == fleet.RoleServer:
+		return yes("a first installation")
+	}
+	return yes("no role file: as it was before regrade")
+}
+
+func mayAgent(f Files) Answer {
+	switch {
+	case f.Leaving != "":
+		return no("it is leaving in swap %s and still has a vote", f.Leaving)
+	case f.JoiningNow():
+		return no("it joins as a server in swap %s", f.Joining.Swap)
+	case f.RoleProblem != "":
+		return no("%s", f.RoleProblem)
+	case f.Role == fleet.RoleAgent:
+		if mayServer(f).May {
+			return no("the operator allowed the server with allow-join")
+		}
+		return yes("the role file says agent")
+	case f.Role == "":
+		return yes("no role file: as it was before regrade")
+	}
+	return no("the role file says %s", f.Role)
+}
+
+func yes(format string, args ...any) Answer { return Answer{true, fmt.Sprintf(format, args...)} }
+func no(format string, args ...any) Answer  { return Answer{false, fmt.Sprintf(format, args...)} }
