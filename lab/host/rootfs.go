@@ -117,6 +117,9 @@ var masked = []string{
 	"apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer", "fstrim.timer", "console-getty.service",
 	"systemd-journald-audit.socket", "systemd-update-utmp.service", "systemd-update-utmp-runlevel.service", "e2scrub_reap.service",
 	"systemd-timesyncd.service", "systemd-resolved.service", "systemd-networkd.service", "systemd-pstore.service", "remote-fs.target",
+	"modprobe@.service", "systemd-modules-load.service", "sys-kernel-debug.mount", "sys-kernel-tracing.mount", "sys-kernel-config.mount",
+	"sys-fs-fuse-connections.mount", "dev-hugepages.mount", "systemd-logind.service", "systemd-user-sessions.service",
+	"systemd-remount-fs.service", "systemd-initctl.socket",
 }
 
 // prepareScript is what a real k3s needs of a host under cgroup v1 before any pod starts: each controller, /sys and
@@ -136,6 +139,8 @@ Description=Make this test host writable for containers
 DefaultDependencies=no
 After=local-fs.target
 Before=k3s.service k3s-agent.service
+# Slow, and of no use to a host whose k3s runs no containers.
+ConditionPathExists=/etc/lab/containers
 
 [Service]
 Type=oneshot
@@ -148,7 +153,7 @@ WantedBy=multi-user.target
 
 func finishRootfs(tree string) error {
 	files := map[string]string{
-		"etc/systemd/journald.conf.d/lab.conf":   "[Journal]\nStorage=persistent\nRateLimitIntervalSec=0\nSystemMaxUse=200M\nForwardToSyslog=no\n",
+		"etc/systemd/journald.conf.d/lab.conf":   "[Journal]\nStorage=persistent\nRateLimitIntervalSec=0\nSystemMaxUse=200M\nForwardToSyslog=no\nReadKMsg=no\n",
 		"etc/systemd/system/lab-prepare.service": prepareUnit,
 		"usr/local/lib/lab/prepare":              prepareScript,
 		"etc/resolv.conf":                        "",
