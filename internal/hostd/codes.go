@@ -1,0 +1,48 @@
+package hostd
+
+// Reason codes of a host's refusals, failures and waits. They stand in reports
+// and in docs/interface.md.
+const (
+	// Refusals: nothing was changed (exit status 2).
+	CodeLeaseNotHeld    = "LeaseNotHeld"
+	CodeLeaseTaken      = "LeaseTaken"
+	CodeStaleSwap       = "StaleSwap"
+	CodeRoleMismatch    = "RoleMismatch"
+	CodeNotStaged       = "NotStaged"
+	CodePreflightFailed = "PreflightFailed"
+	CodeNotStandby      = "NotStandby"
+	CodeNotServer       = "NotServer"
+	CodeNoJoinURL       = "NoJoinURL"
+	CodeNoLeadTarget    = "NoLeadTarget"
+	CodeNoCondition     = "NoStartCondition"
+	CodeMemberRemoved   = "MemberRemoved"
+	CodeTooFewVoters    = "TooFewVoters"
+
+	// Failures.
+	CodeRebooted       = "Rebooted"
+	CodeHandOverFailed = "HandOverFailed"
+	CodeEtcdNotBack    = "EtcdNotBack"
+	CodeSnapshotFailed = "SnapshotFailed"
+
+	// Waits and holds.
+	CodeNoAPI          = "NoAPI"
+	CodeBadOrder       = "BadOrder"
+	CodeBadRecord      = "BadRecord"
+	CodeBadJournal     = "BadJournal"
+	CodeBadRoleFile    = "BadRoleFile"
+	CodeForeignPrefix  = "ForeignPrefix"
+	CodeForeignCluster = "ForeignCluster"
+	CodeContradiction  = "Contradiction"
+	CodeStopping       = "Stopping"
+	CodeProcessLives   = "ProcessLives"
+	CodeStarting       = "Starting"
+	CodeJoining        = "Joining"
+	CodeMemberListed   = "MemberListed"
+	CodeEtcdDown       = "EtcdDown"
+	CodeHandingOver    = "HandingOver"
+	CodeRestarting     = "Restarting"
+	CodeNoServerUp     = "NoServerUp"
+	CodePreflightWait  = "PreflightWait"
+	CodeSnapshotting   = "Snapshotting"
+	CodeHostLocked     = "HostLocked"
+)

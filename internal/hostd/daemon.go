@@ -1,0 +1,215 @@
+package hostd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"time"
+
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/hostapi"
+	"github.com/exadev/regrade/internal/lease"
+	"github.com/exadev/regrade/internal/platform"
+	"github.com/exadev/regrade/internal/status"
+)
+
+// Wake says when the next pass is due.
+type Wake struct {
+	// Again: at once, because an effect was carried out.
+	Again bool
+	// After is the longest wait otherwise; a watch may end it sooner.
+	After time.Duration
+}
+
+// Paces of the loop (design §3, "Passes").
+const (
+	// Quick is the pace while something on the host is about to happen, such as
+	// the end of a process.
+	Quick = 250 * time.Millisecond
+	// Swapping is the pace while any Node carries a swap annotation.
+	Swapping = 2 * time.Second
+)
+
+// Settings make a Daemon.
+type Settings struct {
+	Node   string
+	Policy Policy
+
+	Host platform.Host
+	API  API
+	Etcd Etcd
+	Ways Ways
+	// Lock may be nil where nothing else touches the host (tests, the demo).
+	Lock Lock
+	// Now is the host's clock with its monotonic part; time.Now when nil.
+	Now func() time.Time
+	Log *slog.Logger
+	// Command makes the daemon a command's: it takes this step only.
+	Command *Command
+	// Silent suppresses reports and heartbeats (a command that only looks).
+	Silent bool
+}
+
+// Daemon drives one host. It keeps nothing that a restart may not lose: only
+// when it last wrote, dialled and judged.
+type Daemon struct {
+	s   Settings
+	log *slog.Logger
+
+	counter   uint64
+	published *status.Report
+	beatAt    time.Time
+	beaten    hostapi.Beat
+
+	judgedAt  time.Time
+	preflight *status.Preflight
+	dialledAt time.Time
+	dials     []status.Dial
+	askedAt   time.Time
+	nodesAt   time.Time
+	nodes     []hostapi.Node
+
+	last     Effect
+	lastWait string
+	busy     time.Time // since when the host lock is another's
+	facts    Facts
+	decision Decision
+}
+
+// New makes a Daemon. The counter of its reports begins above that of any
+// earlier process, so that a restart is a change to whoever looks (safety rule
+// 22).
+func New(s Settings) *Daemon {
+	if s.Now == nil {
+		s.Now = time.Now
+	}
+	log := s.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Daemon{s: s, log: log, counter: uint64(max(s.Now().Unix(), 0))}
+}
+
+// Facts are those of the last pass.
+func (d *Daemon) Facts() Facts { return d.facts }
+
+// Decision is that of the last pass.
+func (d *Daemon) Decision() Decision { return d.decision }
+
+// Pass is one round: observe, decide, report, and at most one effect. It never
+// waits for k3s. An error is of the observation, the report or the effect; the
+// next pass begins from what is then seen, so none needs undoing.
+func (d *Daemon) Pass(ctx context.Context) (Wake, error) {
+	ours, lockErr := d.lock()
+	if ours {
+		defer d.unlock()
+	}
+	f, err := d.observe(ctx)
+	if err != nil {
+		return Wake{After: Swapping}, errors.Join(lockErr, err)
+	}
+	decision := Next(f)
+	if decision.Acts() && !ours {
+		decision = hold(CodeHostLocked, "another process has the host lock; this one waits")
+	}
+	d.facts, d.decision = f, decision
+	d.note(decision)
+
+	// The report says what was seen before the effect, the heartbeat vouches for
+	// the report: in this order, and neither holds up the effect.
+	problems := errors.Join(lockErr, d.publish(ctx, f, decision))
+	if !decision.Acts() {
+		d.last = Effect{}
+		return d.pace(f, decision), problems
+	}
+	if err := d.carryOut(ctx, decision.Effect); err != nil {
+		d.last = Effect{}
+		return Wake{After: Swapping}, errors.Join(fmt.Errorf("%s on %s: %w", decision.Effect.Kind, f.Node, err), problems)
+	}
+	// An effect that changed nothing is not hammered.
+	same := reflect.DeepEqual(d.last, decision.Effect)
+	d.last = decision.Effect
+	if same {
+		return Wake{After: Swapping}, problems
+	}
+	return Wake{Again: true}, problems
+}
+
+func (d *Daemon) pace(f Facts, dec Decision) Wake {
+	switch {
+	case dec.Soon:
+		return Wake{After: Quick}
+	case d.swapping(f) || f.Journal.Phase == fleet.PhaseRunning || f.Command != nil:
+		return Wake{After: Swapping}
+	}
+	return Wake{After: f.Policy.Period}
+}
+
+// swapping says whether any Node carries a swap annotation.
+func (d *Daemon) swapping(f Facts) bool {
+	key := f.Policy.Keys.Swap()
+	if f.View != nil && f.View.Self != nil && f.View.Self.Annotations[key] != "" {
+		return true
+	}
+	for _, n := range f.Nodes {
+		if n.Annotations[key] != "" {
+			return true
+		}
+	}
+	// A staying voter learns of the swap from the Lease even when its watch is late.
+	return f.View != nil && f.View.Lease.At(f.View.Date) == lease.Held && f.View.Lease.SwapID() != ""
+}
+
+// Run passes until ctx ends.
+func (d *Daemon) Run(ctx context.Context) error {
+	var said string
+	for {
+		wake, err := d.Pass(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil && err.Error() != said {
+			d.log.Warn("pass failed", "error", err)
+		}
+		said = ""
+		if err != nil {
+			said = err.Error()
+		}
+		if wake.Again {
+			continue
+		}
+		timer := time.NewTimer(wake.After)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-d.s.API.Changed():
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}
+
+// note logs a decision once, not at each pass.
+func (d *Daemon) note(dec Decision) {
+	if dec.Acts() {
+		d.log.Info("effect", "kind", string(dec.Effect.Kind), "role", string(dec.Effect.Role), "swap", string(dec.Effect.Swap), "phase", phaseOf(dec))
+		d.lastWait = ""
+		return
+	}
+	if w := dec.Code + dec.Sentence; w != d.lastWait {
+		d.lastWait = w
+		if w != "" {
+			d.log.Info("waiting", "code", dec.Code, "sentence", dec.Sentence)
+		}
+	}
+}
+
+func phaseOf(dec Decision) string {
+	if dec.Effect.Journal == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s %s", dec.Effect.Journal.Step, dec.Effect.Journal.Phase)
+}

@@ -1,0 +1,200 @@
+package hostd
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/platform"
+	"github.com/exadev/regrade/internal/platform/rolefile"
+)
+
+// Next decides the one effect of a pass. It is pure and total: the same facts
+// give the same decision, and a daemon that was killed anywhere goes on from
+// what the facts show.
+//
+// First comes what evidence demands (finish), then what is ordered, then
+// upkeep. A rule that waits does not hold up the rules behind it: their effects
+// never touch what a step depends on.
+func Next(f Facts) Decision {
+	if f.JournalProblem != "" {
+		return hold(CodeBadJournal, "%s: nothing is done before a person has looked", f.JournalProblem)
+	}
+	o := f.order()
+	var waits Decision
+	for _, rule := range []func(Facts, order) Decision{finish, ordered, snapshot, adopt, identify, prune, peerPort} {
+		d := rule(f, o)
+		if d.Acts() {
+			return d
+		}
+		if waits.Code == "" {
+			waits.Code, waits.Sentence = d.Code, d.Sentence
+		}
+		waits.Soon = waits.Soon || d.Soon
+	}
+	return waits
+}
+
+// ordered takes the step that is asked for.
+func ordered(f Facts, o order) Decision {
+	switch {
+	case o.problem.is():
+		return Decision{Code: o.problem.Code, Sentence: o.problem.Sentence}
+	case o.step == "":
+		return Decision{}
+	case f.Journal.Is(o.swap, o.step) && f.Journal.Phase.Settled():
+		return Decision{} // R-216-09, R-216-10
+	case f.Journal.Step == fleet.StepFinishDemote && f.Journal.Phase == fleet.PhaseRunning:
+		return Decision{} // the finish rule waits; nothing else may touch the units
+	}
+	switch o.step {
+	case fleet.StepPromote:
+		return promote(f, o)
+	case fleet.StepStepDown:
+		return stepDown(f, o)
+	case fleet.StepStepUp:
+		return stepUp(f, o)
+	case fleet.StepRollback:
+		return rollback(f, o)
+	}
+	return Decision{}
+}
+
+// Shorthand for decisions.
+
+func hold(code, format string, args ...any) Decision {
+	return Decision{Code: code, Sentence: fmt.Sprintf(format, args...)}
+}
+
+func soon(code, format string, args ...any) Decision {
+	d := hold(code, format, args...)
+	d.Soon = true
+	return d
+}
+
+func effect(e Effect) Decision { return Decision{Effect: e} }
+
+func note(j Journal) Decision { return effect(Effect{Kind: Note, Journal: &j}) }
+
+func writeRole(r fleet.Role) Decision { return effect(Effect{Kind: WriteRole, Role: r}) }
+
+// begin notes that a step has begun, before its first effect.
+func begin(f Facts, o order) Decision {
+	j := Journal{
+		Swap: o.swap, Step: o.step, Phase: fleet.PhaseRunning, BootID: f.Host.Files.BootID,
+		Snapshot: f.Journal.keptSnapshot(o.swap), Local: o.local,
+	}
+	if f.View != nil {
+		j.Began = f.View.Date
+	}
+	return note(j)
+}
+
+func (j Journal) keptSnapshot(id fleet.SwapID) string {
+	if j.Swap == id {
+		return j.Snapshot
+	}
+	return ""
+}
+
+// settle ends the step.
+func settle(f Facts, phase fleet.Phase, p Problem) Decision {
+	j := f.Journal
+	j.Phase, j.Code, j.Message = phase, p.Code, p.Sentence
+	return note(j)
+}
+
+func done(f Facts) Decision { return settle(f, fleet.PhaseDone, Problem{}) }
+
+func failed(f Facts, code, format string, args ...any) Decision {
+	return settle(f, fleet.PhaseFailed, problem(code, format, args...))
+}
+
+// refuse settles a step that has not begun: nothing was changed.
+func refuse(f Facts, o order, p Problem) Decision {
+	j := Journal{
+		Swap: o.swap, Step: o.step, Phase: fleet.PhaseRefused, Code: p.Code, Message: p.Sentence,
+		BootID: f.Host.Files.BootID, Snapshot: f.Journal.keptSnapshot(o.swap), Local: o.local,
+	}
+	return note(j)
+}
+
+// late says whether the step has run for longer than bound, by the API server's
+// Date at both ends (safety rule 22).
+func late(f Facts, bound time.Duration) bool {
+	return f.View != nil && !f.Journal.Began.IsZero() && f.View.Date.Sub(f.Journal.Began) > bound
+}
+
+// stopped stops a unit and says when it is gone: the process is looked for, not
+// assumed (safety rule 10).
+func stopped(u platform.Unit, role fleet.Role) (Decision, bool) {
+	switch {
+	case u.Gone():
+		return Decision{}, true
+	case u.Job == platform.JobStop || u.State == platform.StateDeactivating && u.Job == platform.JobNone:
+		return soon(CodeStopping, "the %s is stopping", role), false
+	case u.Process && u.Job == platform.JobNone && (u.State == platform.StateInactive || u.State == platform.StateFailed):
+		return soon(CodeProcessLives, "the %s unit is %s and a k3s %s process still lives", role, u.State, role), false
+	}
+	return effect(Effect{Kind: Stop, Role: role}), false
+}
+
+// adopt writes a role file where there is none, once what runs is plain: from
+// then on the start conditions guard the host (design §4.1).
+func adopt(f Facts, _ order) Decision {
+	files := f.Host.Files
+	if files.RoleProblem != "" {
+		return hold(CodeBadRoleFile, "%s", files.RoleProblem)
+	}
+	if files.Role != "" {
+		return Decision{}
+	}
+	switch {
+	case f.Etcd.Voter() && f.Host.Agent.Gone():
+		return writeRole(fleet.RoleServer)
+	case f.Host.Agent.State == platform.StateActive && f.Host.Server.Gone() && !files.WAL:
+		return writeRole(fleet.RoleAgent)
+	}
+	return Decision{}
+}
+
+// identify keeps cluster-id, member-id and voters while the host is a member. A
+// cluster id once written is never replaced: another one is another cluster.
+func identify(f Facts, _ order) Decision {
+	have := f.Host.Files.Identity
+	m := f.Etcd
+	if !m.Answers || m.View.ClusterID == 0 || m.ID == 0 {
+		return Decision{}
+	}
+	if have.ClusterID != 0 && have.ClusterID != m.View.ClusterID {
+		return hold(CodeForeignCluster, "etcd says cluster %s, this host belongs to cluster %s", m.View.ClusterID, have.ClusterID)
+	}
+	want := rolefile.Identity{ClusterID: m.View.ClusterID, MemberID: m.ID, Voters: have.Voters}
+	if m.View.Linearizable {
+		want.Voters = otherVoters(m)
+	}
+	if want.Equal(have) {
+		return Decision{}
+	}
+	return effect(Effect{Kind: Identify, Identity: want})
+}
+
+// prune keeps the newest of regrade's own etcd snapshots (safety rule 14).
+func prune(f Facts, _ order) Decision {
+	if f.Host.Snapshot.Running || len(f.Host.Snapshots) <= f.Policy.KeepSnapshots {
+		return Decision{}
+	}
+	return effect(Effect{Kind: Prune, Keep: f.Policy.KeepSnapshots})
+}
+
+// peerPort holds etcd's peer port while the host is a standby (safety rule 17).
+func peerPort(f Facts, _ order) Decision {
+	h := f.Host
+	want := h.Files.Role == fleet.RoleAgent && h.Files.Leaving == "" && !h.Files.JoiningNow() &&
+		!h.Files.WAL && h.Server.Gone() && h.Staged && !h.Files.AllowJoin &&
+		!(f.Journal.Step == fleet.StepPromote && f.Journal.Phase == fleet.PhaseRunning)
+	if want == h.PeerPort {
+		return Decision{}
+	}
+	return effect(Effect{Kind: PeerPort, Hold: want})
+}

@@ -1,0 +1,70 @@
+package hostd
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/hostapi"
+	"github.com/exadev/regrade/internal/status"
+)
+
+// Report is what the host says of itself at these facts; boot id and counter
+// are the publisher's. A wait's code and sentence stand in a running step, and
+// alone where a step cannot even begin.
+func Report(f Facts, d Decision) status.Report {
+	j, h := f.Journal, f.Host
+	r := status.Report{
+		Protocol: status.Protocol,
+		Swap:     j.Swap, Step: j.Step, Phase: j.Phase, Code: j.Code, Message: j.Message,
+		StartedAt: j.StartedAt, Stopped: j.Stopped, Snapshot: j.Snapshot,
+		Role: h.Files.Role, Level: h.Level, Leaving: h.Files.Leaving != "",
+		At: f.Now.UTC(), BootID: h.Files.BootID,
+		ClusterID: h.Files.Identity.ClusterID, MemberID: h.Files.Identity.MemberID,
+		K3sVersion: h.K3sVersion,
+		Preflight:  f.Preflight, Standbys: f.Standbys,
+	}
+	if j.Phase == fleet.PhaseRunning || j.Phase == "" {
+		r.Code, r.Message = d.Code, d.Sentence
+	}
+	if f.View != nil {
+		r.SkewMS = f.Now.Sub(f.View.Date).Milliseconds()
+	}
+	if h.Server.Process || h.Files.Role == fleet.RoleServer {
+		view := f.Etcd.View
+		r.Etcd = &view
+		if f.Etcd.Answers && f.Etcd.ID != 0 {
+			r.MemberID = f.Etcd.ID
+		}
+	}
+	return r
+}
+
+// publish writes the report when something in it changed, then the heartbeat
+// that vouches for it (safety rule 29).
+func (d *Daemon) publish(ctx context.Context, f Facts, dec Decision) error {
+	if d.s.Silent || f.View == nil {
+		return nil
+	}
+	r := Report(f, dec)
+	if d.published == nil || !r.SameAs(*d.published) {
+		r.Counter = d.counter + 1
+		if err := d.s.API.WriteReport(ctx, r); err != nil {
+			return fmt.Errorf("write report of %s: %w", f.Node, err)
+		}
+		d.counter, d.published = r.Counter, &r
+	}
+	beat := hostapi.Beat{BootID: r.BootID, Counter: d.counter, At: f.Now.UTC()}
+	every := f.Policy.Period
+	if d.swapping(f) {
+		every = min(every, Swapping)
+	}
+	if beat.Counter == d.beaten.Counter && beat.BootID == d.beaten.BootID && !d.beatAt.IsZero() && f.Now.Sub(d.beatAt) < every {
+		return nil
+	}
+	if err := d.s.API.WriteHeartbeat(ctx, beat); err != nil {
+		return fmt.Errorf("write heartbeat of %s: %w", f.Node, err)
+	}
+	d.beaten, d.beatAt = beat, f.Now
+	return nil
+}

@@ -1,0 +1,279 @@
+package hostd
+
+import (
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/platform"
+)
+
+// stepDown makes the outgoing voter an etcd-only server that is leaving
+// (R-D1-25, R-N-12, safety rules 8 and 11): leaving first, leadership handed
+// over, level, restart, etcd answers, pod shims gone, role agent last. When its
+// etcd does not come back in time it fails with the role file still naming the
+// server (R-216-07).
+func stepDown(f Facts, o order) Decision {
+	h := f.Host
+	if !f.Journal.Running(o.swap, fleet.StepStepDown) {
+		return beginStepDown(f, o)
+	}
+	if h.Files.Leaving != o.swap {
+		return effect(Effect{Kind: Leave, Swap: o.swap})
+	}
+	if late(f, f.Policy.OperationTimeout) {
+		return failed(f, CodeEtcdNotBack, "after %s: %s", f.Policy.OperationTimeout, etcdStage(f))
+	}
+	if h.Server.Level != fleet.LevelEtcdOnly {
+		return restartEtcdOnly(f, o)
+	}
+	if !f.Etcd.Voter() {
+		if !h.Server.Rising() {
+			return startServer(f)
+		}
+		return soon(CodeEtcdDown, "%s", etcdStage(f))
+	}
+	if h.Shims > 0 {
+		return effect(Effect{Kind: KillShims})
+	}
+	if h.Files.Role != fleet.RoleAgent {
+		return writeRole(fleet.RoleAgent)
+	}
+	return done(f)
+}
+
+func beginStepDown(f Facts, o order) Decision {
+	h := f.Host
+	if p, ok := f.labelled(o); !ok {
+		return refuse(f, o, p)
+	}
+	if p, ok := f.held(o); !ok {
+		if p.Code == CodeNoAPI {
+			return hold(p.Code, "%s", p.Sentence)
+		}
+		return refuse(f, o, p)
+	}
+	leaving := h.Files.Leaving == o.swap
+	switch {
+	case !h.Files.WAL || h.Files.Tombstone || h.Files.Role != fleet.RoleServer && !leaving:
+		return refuse(f, o, problem(CodeNotServer, "the role file says %q, a datastore is there: %t: this host is no member that could step down", h.Files.Role, h.Files.WAL))
+	case !h.Server.Conditioned || !h.Agent.Conditioned:
+		return refuse(f, o, problem(CodeNoCondition, "k3s's units do not ask `regrade host role-is` before they start: the role would not survive a restart"))
+	case f.leads():
+		if _, p := leadTarget(f, o); p.is() {
+			return refuse(f, o, p)
+		}
+	}
+	return begin(f, o)
+}
+
+// leads says whether the own member is etcd's leader.
+func (f Facts) leads() bool {
+	return f.Etcd.Answers && f.Etcd.ID != 0 && f.Etcd.View.Leader == f.Etcd.ID
+}
+
+// leadTarget is the voter of the node that role-lead-to names.
+func leadTarget(f Facts, o order) (fleet.MemberID, Problem) {
+	for _, m := range f.Etcd.View.Members {
+		if node, ok := fleet.MemberNodeName(m.Name); ok && node == o.leadTo && !m.Learner && m.ID != f.Etcd.ID {
+			return m.ID, Problem{}
+		}
+	}
+	return 0, problem(CodeNoLeadTarget, "etcd is led from here and role-lead-to names %q, which is no other voter", o.leadTo)
+}
+
+// restartEtcdOnly hands leadership over, checks in a later pass that it has
+// arrived, and restarts the server into etcd-only. Leadership is looked at
+// right before the restart, in the same pass (safety rule 8).
+func restartEtcdOnly(f Facts, o order) Decision {
+	h := f.Host
+	if d, ok := settledUnit(h.Server); !ok {
+		return d
+	}
+	if h.Server.Gone() {
+		// It fell between: the level first, then up again.
+		if h.Level != fleet.LevelEtcdOnly {
+			return effect(Effect{Kind: SetLevel, Level: fleet.LevelEtcdOnly})
+		}
+		return startServer(f)
+	}
+	if !f.Etcd.Voter() {
+		return soon(CodeEtcdDown, "%s", etcdStage(f))
+	}
+	if f.leads() {
+		return handOver(f, o)
+	}
+	if f.Etcd.View.Leader == 0 {
+		return soon(CodeHandingOver, "etcd has no leader at the moment")
+	}
+	if h.Level != fleet.LevelEtcdOnly {
+		return effect(Effect{Kind: SetLevel, Level: fleet.LevelEtcdOnly})
+	}
+	return effect(Effect{Kind: Restart, Role: fleet.RoleServer})
+}
+
+func handOver(f Facts, o order) Decision {
+	to, p := leadTarget(f, o)
+	if p.is() {
+		return hold(p.Code, "%s", p.Sentence)
+	}
+	if f.Journal.Asked.IsZero() {
+		if f.View == nil {
+			return hold(CodeNoAPI, "no API server answers: %s", f.ViewProblem)
+		}
+		j := f.Journal
+		j.Asked = f.View.Date
+		return note(j)
+	}
+	if f.View != nil && f.View.Date.Sub(f.Journal.Asked) > f.Policy.HandOver {
+		return failed(f, CodeHandOverFailed, "etcd's leadership did not arrive at %s within %s", o.leadTo, f.Policy.HandOver)
+	}
+	return effect(Effect{Kind: MoveLeader, Member: to})
+}
+
+// settledUnit says whether nothing is under way for a unit.
+func settledUnit(u platform.Unit) (Decision, bool) {
+	if u.Job != platform.JobNone && u.Job != platform.JobStart || u.State == platform.StateDeactivating {
+		return soon(CodeRestarting, "the server restarts"), false
+	}
+	return Decision{}, true
+}
+
+func startServer(Facts) Decision { return effect(Effect{Kind: Start, Role: fleet.RoleServer}) }
+
+// etcdStage says in words where the own etcd stands.
+func etcdStage(f Facts) string {
+	switch {
+	case f.Etcd.Voter():
+		return "etcd answers, the step is not finished"
+	case !f.Etcd.Answers:
+		return "etcd does not answer: " + orUnit(f)
+	}
+	return "etcd does not answer a linearizable read as a voter: " + orUnit(f)
+}
+
+func orUnit(f Facts) string {
+	if f.Etcd.View.Error != "" {
+		return f.Etcd.View.Error
+	}
+	return "the server unit is " + string(f.Host.Server.State)
+}
+
+// stepUp is the way back (safety rule 7): role server, level full, restart, etcd
+// answers and the unit is ready, leaving last.
+func stepUp(f Facts, o order) Decision {
+	h := f.Host
+	if !f.Journal.Running(o.swap, fleet.StepStepUp) {
+		if p, ok := f.labelled(o); !ok {
+			return refuse(f, o, p)
+		}
+		if p, ok := f.held(o); !ok {
+			// Not settled: an outgoing voter left at etcd-only would be worse than
+			// one that waits for the next controller.
+			return hold(p.Code, "%s", p.Sentence)
+		}
+		if !h.Files.WAL || h.Files.Role != fleet.RoleServer && h.Files.Leaving == "" {
+			return refuse(f, o, problem(CodeNotServer, "the role file says %q, a datastore is there: %t: nothing could step up", h.Files.Role, h.Files.WAL))
+		}
+		return begin(f, o)
+	}
+	if why, gone := removed(f); gone {
+		return failed(f, CodeMemberRemoved, "%s", why)
+	}
+	if h.Files.Role != fleet.RoleServer {
+		return writeRole(fleet.RoleServer)
+	}
+	if h.Level != fleet.LevelFull {
+		return effect(Effect{Kind: SetLevel, Level: fleet.LevelFull})
+	}
+	if late(f, f.Policy.OperationTimeout) {
+		return failed(f, CodeEtcdNotBack, "after %s: %s", f.Policy.OperationTimeout, etcdStage(f))
+	}
+	if d, ok := settledUnit(h.Server); !ok {
+		return d
+	}
+	if h.Server.Gone() {
+		return startServer(f)
+	}
+	if h.Server.Level != fleet.LevelFull {
+		return effect(Effect{Kind: Restart, Role: fleet.RoleServer})
+	}
+	if !f.Etcd.Voter() || h.Server.State != platform.StateActive {
+		return soon(CodeStarting, "the server is %s; %s", h.Server.State, etcdStage(f))
+	}
+	if h.Files.Leaving != "" {
+		return effect(Effect{Kind: Leave})
+	}
+	if f.Journal.StartedAt.IsZero() {
+		j := f.Journal
+		j.StartedAt = h.Server.Since.UTC()
+		return note(j)
+	}
+	return done(f)
+}
+
+// snapshot takes the etcd snapshot that a controller asks of a staying voter
+// (R-N-03, R-D1-28, R-216-25).
+func snapshot(f Facts, o order) Decision {
+	id := snapshotID(f)
+	if id == "" || f.Journal.Is(id, fleet.StepSnapshot) && f.Journal.Phase.Settled() {
+		return Decision{}
+	}
+	if o.step != "" && o.step != fleet.StepSnapshot {
+		return Decision{} // a host of the swap itself is never asked (R-228-16)
+	}
+	s := order{swap: id, step: fleet.StepSnapshot}
+	base := fleet.SnapshotPrefix + string(id)
+	if !f.Journal.Running(id, fleet.StepSnapshot) {
+		if _, err := fleet.ParseSwapID(string(id)); err != nil {
+			return hold(CodeBadOrder, "%v", err)
+		}
+		if p, ok := f.held(s); !ok {
+			if p.Code == CodeNoAPI {
+				return hold(p.Code, "%s", p.Sentence)
+			}
+			return refuse(f, s, p)
+		}
+		if !f.Etcd.Voter() || f.Host.Files.Leaving != "" {
+			return refuse(f, s, problem(CodeNotServer, "only a voter that stays takes a snapshot"))
+		}
+		return begin(f, s)
+	}
+	run := f.Host.Snapshot
+	switch {
+	case run.Base == base && run.Running:
+		return soonIf(!late(f, f.Policy.SnapshotTimeout), hold(CodeSnapshotting, "the etcd snapshot %s is being taken", base))
+	case snapshotFile(f, base) != "":
+		j := f.Journal
+		j.Phase, j.Snapshot, j.Code, j.Message = fleet.PhaseDone, base, "", snapshotFile(f, base)
+		return note(j)
+	case run.Base == base && run.Error != "":
+		return failed(f, CodeSnapshotFailed, "%s", run.Error)
+	case late(f, f.Policy.SnapshotTimeout):
+		return failed(f, CodeSnapshotFailed, "not taken within %s", f.Policy.SnapshotTimeout)
+	}
+	return effect(Effect{Kind: Snapshot, Base: base})
+}
+
+// snapshotID is the swap for which a snapshot is asked of this host.
+func snapshotID(f Facts) fleet.SwapID {
+	if f.Command != nil {
+		if f.Command.Step == fleet.StepSnapshot {
+			return f.Command.Swap
+		}
+		return ""
+	}
+	if f.View == nil || f.View.Self == nil {
+		return ""
+	}
+	return fleet.SwapID(f.View.Self.Annotations[f.Policy.Keys.SnapshotRequest()])
+}
+
+// snapshotFile is the newest file of a base name, empty when there is none.
+// k3s names it <base>-<node>-<seconds> (k3s-facts §8).
+func snapshotFile(f Facts, base string) string {
+	var file string
+	for _, s := range f.Host.Snapshots {
+		if len(s) > len(base) && s[:len(base)+1] == base+"-" {
+			file = s
+		}
+	}
+	return file
+}

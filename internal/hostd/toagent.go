@@ -1,0 +1,192 @@
+package hostd
+
+import (
+	"maps"
+	"net"
+	"net/url"
+	"slices"
+
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/platform"
+	"github.com/exadev/regrade/internal/platform/rolefile"
+)
+
+// finish makes a removed server an agent, on evidence and without an order
+// (safety rules 12 and 16, R-228-19, R-228-36). Orders that deal with the
+// removal themselves go first.
+func finish(f Facts, o order) Decision {
+	if f.Journal.Step == fleet.StepFinishDemote && f.Journal.Phase == fleet.PhaseRunning {
+		if f.Etcd.Voter() {
+			return hold(CodeContradiction, "the member was said to be gone and its etcd votes")
+		}
+		return toAgent(f, o)
+	}
+	files := f.Host.Files
+	if f.Etcd.Voter() && !files.Tombstone {
+		if id, ok := f.memberGone(); ok && (files.Leaving != "" || files.Role == fleet.RoleServer) && o.step != fleet.StepStepUp {
+			return hold(CodeContradiction, "the controller says that the member is gone in swap %s and its etcd votes", id)
+		}
+	}
+	_, gone := removed(f)
+	if !gone || o.problem.is() || files.Role != fleet.RoleServer && files.Leaving == "" && !files.WAL && !files.Tombstone {
+		return Decision{}
+	}
+	switch o.step {
+	case fleet.StepPromote, fleet.StepRollback:
+		return Decision{} // promote fails, and the controller orders the rollback
+	case fleet.StepStepUp:
+		if !f.Journal.Is(o.swap, o.step) || !f.Journal.Phase.Settled() {
+			return Decision{}
+		}
+	}
+	swap := files.Leaving
+	if o.swap != "" {
+		swap = o.swap
+	}
+	return begin(f, order{swap: swap, step: fleet.StepFinishDemote})
+}
+
+// rollback undoes a promotion from whatever state it reached (R-D1-27, R-I-21,
+// safety rule 6): server stopped and seen gone, said so; then, once the member
+// is gone, datastore aside and back to an agent. Until then the role file stays
+// as it is: a member that still is listed may be needed.
+func rollback(f Facts, o order) Decision {
+	if !f.Journal.Running(o.swap, fleet.StepRollback) {
+		if p, ok := f.labelled(o); !ok {
+			return refuse(f, o, p)
+		}
+		if p, ok := f.held(o); !ok {
+			if p.Code == CodeStaleSwap || f.Command != nil && p.Code != CodeNoAPI {
+				return refuse(f, o, p)
+			}
+			// Not settled: a rollback is due whoever holds the Lease next.
+			return hold(p.Code, "%s", p.Sentence)
+		}
+		return begin(f, o)
+	}
+	return toAgent(f, o)
+}
+
+// toAgent is the common way back to an agent. Role agent comes before leaving
+// and joining go, so that no moment lets both roles start, nor the server of a
+// removed member.
+func toAgent(f Facts, o order) Decision {
+	h := f.Host
+	if d, gone := stopped(h.Server, fleet.RoleServer); !gone {
+		return d
+	}
+	if !f.Journal.Stopped {
+		j := f.Journal
+		j.Stopped = true
+		return note(j)
+	}
+	if f.Journal.Step == fleet.StepRollback {
+		if _, gone := removed(f); !gone && !neverListed(f, o) && !returned(f) {
+			return hold(CodeMemberListed, "the server is gone; nothing says yet that its member is gone from the lists")
+		}
+	}
+	switch {
+	case h.Files.Role != fleet.RoleAgent:
+		return writeRole(fleet.RoleAgent)
+	case h.Files.Leaving != "":
+		return effect(Effect{Kind: Leave})
+	case h.Files.Joining.Swap != "":
+		return effect(Effect{Kind: Join})
+	case h.Datastore:
+		return effect(Effect{Kind: MoveAside})
+	case h.Files.Identity.MemberID != 0:
+		return effect(Effect{Kind: Identify, Identity: rolefile.Identity{Voters: h.Files.Identity.Voters}})
+	case h.Level != fleet.LevelFull:
+		return effect(Effect{Kind: SetLevel, Level: fleet.LevelFull})
+	case h.ServerJoin != "":
+		return effect(Effect{Kind: SetJoin, Role: fleet.RoleServer})
+	}
+	return startAgent(f, o)
+}
+
+// returned says that nothing of a server is left on the host: what follows
+// needs no evidence any more, and the evidence may have gone with the files.
+func returned(f Facts) bool {
+	h := f.Host
+	return h.Files.Role == fleet.RoleAgent && !h.Datastore && h.Files.Identity.MemberID == 0 && h.Files.Joining.Swap == ""
+}
+
+// startAgent gives the agent a server that is up to join (safety rule 15) and
+// starts it. An agent that a reboot has started before that hangs on its old
+// URL: it is stopped first. One that is ready is left alone.
+func startAgent(f Facts, o order) Decision {
+	h := f.Host
+	if h.Agent.State != platform.StateActive && f.Journal.StartedAt.IsZero() {
+		want, ok := agentJoin(f, o)
+		switch {
+		case !ok:
+			return hold(CodeNoServerUp, "no server is known to be up for the agent to join")
+		case h.AgentJoin != want:
+			if d, gone := stopped(h.Agent, fleet.RoleAgent); !gone {
+				return d
+			}
+			return effect(Effect{Kind: SetJoin, Role: fleet.RoleAgent, URL: want})
+		}
+	}
+	if !h.Agent.Rising() {
+		return effect(Effect{Kind: Start, Role: fleet.RoleAgent})
+	}
+	if f.Journal.StartedAt.IsZero() {
+		j := f.Journal
+		j.StartedAt = f.Now.UTC()
+		if h.Agent.State == platform.StateActive && !h.Agent.Since.IsZero() {
+			j.StartedAt = h.Agent.Since.UTC()
+		}
+		return note(j)
+	}
+	if !h.Agent.Process && h.Agent.State != platform.StateActive {
+		return soon(CodeStarting, "the agent is %s", h.Agent.State)
+	}
+	return done(f)
+}
+
+// agentJoin is the URL of a server that is proven up: the API server that
+// answered in this pass, or the voter that gave its list. It is never this host,
+// and not the outgoing one while another is known.
+func agentJoin(f Facts, o order) (string, bool) {
+	var servers []string
+	if f.View != nil {
+		servers = append(servers, f.View.Server)
+	}
+	if f.Answer != nil {
+		servers = append(servers, f.Answer.URL)
+	}
+	var best, last string
+	for _, server := range servers {
+		node, join := joinURL(f, server)
+		switch {
+		case join == "" || node == f.Node:
+		case node != "" && node == o.out():
+			last = join
+		case best == "" || join == f.Host.AgentJoin: // keep what the drop-in names, when that is up
+			best = join
+		}
+	}
+	if best == "" {
+		best = last
+	}
+	return best, best != ""
+}
+
+// joinURL is the configured join URL of the node at a server's address; an
+// address that no node has makes the usual one.
+func joinURL(f Facts, server string) (node, join string) {
+	u, err := url.Parse(server)
+	if err != nil || u.Hostname() == "" {
+		return "", ""
+	}
+	for _, n := range slices.Sorted(maps.Keys(f.Policy.JoinURLs)) {
+		if j, err := url.Parse(f.Policy.JoinURLs[n]); err == nil && j.Hostname() == u.Hostname() {
+			return n, f.Policy.JoinURLs[n]
+		}
+	}
+	if slices.Contains(f.addresses(), u.Hostname()) || u.Hostname() == "127.0.0.1" || u.Hostname() == "localhost" {
+		return f.Node, ""
+	}
+	return "", "https://" + net.JoinHostPort(u.Hostname(), "6443")
+}
