@@ -49,6 +49,8 @@ type Swap struct {
 	// FailingSince is when the newcomer was first seen failing (safety rule 7).
 	FailingSince time.Time `json:"failing_since,omitzero"`
 	Reasons      []Reason  `json:"reasons,omitempty"`
+	// Cause is what led to a rollback.
+	Cause []Reason `json:"cause,omitempty"`
 	// Steps are the times of the steps taken, oldest first.
 	Steps []StepTime `json:"steps,omitempty"`
 }
@@ -69,6 +71,7 @@ type LastSwap struct {
 	EndedAt         time.Time     `json:"ended_at"`
 	Reasons         []Reason      `json:"reasons,omitempty"`
 	OutgoingPending bool          `json:"outgoing_pending,omitempty"`
+	IncomingPending bool          `json:"incoming_pending,omitempty"` // after a rollback
 	Snapshot        string        `json:"snapshot,omitempty"`
 	Steps           []StepTime    `json:"steps,omitempty"`
 }

@@ -1,0 +1,54 @@
+package swap
+
+import (
+	"slices"
+	"time"
+
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/status"
+)
+
+// maxBackoff ends the doubling; a pair forgotten for longer starts over.
+const maxBackoff = 7 * 24 * time.Hour
+
+// Concluded is the status after an outcome: the swap is the last swap, a
+// cooldown starts unless it was abandoned, and an abandoned pair backs off
+// (design §3 "rollback starts the cooldown; an abandoned swap does not",
+// safety rule 20, R-228-45). A nil status is a missing one: its cooldown has
+// started anyway.
+func Concluded(prev *status.Status, last status.LastSwap, p Policy) status.Status {
+	var s status.Status
+	if prev != nil {
+		s = *prev
+		s.Backoff = slices.Clone(prev.Backoff)
+	}
+	s.Protocol = status.Protocol
+	s.Swap, s.LastSwap = nil, &last
+	if last.Outcome == fleet.OutcomeAbandoned {
+		s.Backoff = backOff(s.Backoff, last, p)
+		return s
+	}
+	s.CooldownUntil = last.EndedAt.Add(p.Cooldown)
+	s.Backoff = slices.DeleteFunc(s.Backoff, func(b status.Backoff) bool { return b.Out == last.Out && b.In == last.In })
+	return s
+}
+
+func backOff(old []status.Backoff, last status.LastSwap, p Policy) []status.Backoff {
+	entry := status.Backoff{Out: last.Out, In: last.In}
+	kept := old[:0]
+	for _, b := range old {
+		switch {
+		case b.Out == last.Out && b.In == last.In:
+			entry = b
+		case last.EndedAt.Sub(b.Until) < maxBackoff:
+			kept = append(kept, b)
+		}
+	}
+	wait := p.AbandonBackoff
+	for range min(entry.Count, 16) {
+		wait = min(2*wait, maxBackoff)
+	}
+	entry.Count++
+	entry.Until = last.EndedAt.Add(wait)
+	return append(kept, entry)
+}
