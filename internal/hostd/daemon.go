@@ -26,8 +26,9 @@ type Wake struct {
 // Paces of the loop (design §3, "Passes").
 const (
 	// Quick is the pace while something on the host is about to happen, such as
-	// the end of a process.
-	Quick = 250 * time.Millisecond
+	// the end of a process, but not for longer than QuickFor in one wait.
+	Quick    = 250 * time.Millisecond
+	QuickFor = 15 * time.Second
 	// Swapping is the pace while any Node carries a swap annotation.
 	Swapping = 2 * time.Second
 )
@@ -73,9 +74,12 @@ type Daemon struct {
 
 	last     Effect
 	lastWait string
-	busy     time.Time // since when the host lock is another's
-	facts    Facts
-	decision Decision
+
+	soonCode  string
+	soonSince time.Time
+	busy      time.Time // since when the host lock is another's
+	facts     Facts
+	decision  Decision
 }
 
 // New makes a Daemon. The counter of its reports begins above that of any
@@ -139,12 +143,26 @@ func (d *Daemon) Pass(ctx context.Context) (Wake, error) {
 
 func (d *Daemon) pace(f Facts, dec Decision) Wake {
 	switch {
-	case dec.Soon:
+	case d.quick(f, dec):
 		return Wake{After: Quick}
 	case d.swapping(f) || f.Journal.Phase == fleet.PhaseRunning || f.Command != nil:
 		return Wake{After: Swapping}
 	}
 	return Wake{After: f.Policy.Period}
+}
+
+// quick says whether to look again in moments.
+func (d *Daemon) quick(f Facts, dec Decision) bool {
+	if !dec.Soon || dec.Code != d.soonCode {
+		d.soonCode, d.soonSince = "", time.Time{}
+	}
+	if !dec.Soon {
+		return false
+	}
+	if d.soonSince.IsZero() {
+		d.soonCode, d.soonSince = dec.Code, f.Now
+	}
+	return f.Now.Sub(d.soonSince) < QuickFor
 }
 
 // swapping says whether any Node carries a swap annotation.

@@ -128,9 +128,12 @@ func handOver(f Facts, o order) Decision {
 	return effect(Effect{Kind: MoveLeader, Member: to})
 }
 
-// settledUnit says whether nothing is under way for a unit.
+// settledUnit says whether no stop, and no start that has yet to make a
+// process, is under way. A start job of a process that is not READY stays for as
+// long as it likes (k3s-facts §3.7).
 func settledUnit(u platform.Unit) (Decision, bool) {
-	if u.Job != platform.JobNone && u.Job != platform.JobStart || u.State == platform.StateDeactivating {
+	switch {
+	case u.State == platform.StateDeactivating, u.Job == platform.JobStop, u.Job == platform.JobOther, u.Job == platform.JobStart && !u.Process:
 		return soon(CodeRestarting, "the server restarts"), false
 	}
 	return Decision{}, true

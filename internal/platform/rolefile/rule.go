@@ -2,6 +2,7 @@ package rolefile
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/exadev/regrade/internal/fleet"
 )
@@ -51,6 +52,11 @@ type Identity struct {
 	MemberID  fleet.MemberID `json:"member_id,omitzero"`
 	// Voters are client URLs of the other voters, to ask when the own etcd is down.
 	Voters []string `json:"voters,omitempty"`
+}
+
+// Equal compares two identities, the order of the voters included.
+func (id Identity) Equal(o Identity) bool {
+	return id.ClusterID == o.ClusterID && id.MemberID == o.MemberID && slices.Equal(id.Voters, o.Voters)
 }
 
 // JoiningNow says whether the promotion was confirmed in this boot.
