@@ -69,15 +69,13 @@ func (v *view) classifyUnmarked() State {
 	return Begin
 }
 
-// drivenByOther: a Node of the swap names another controller. Once both name
-// this one, the Lease follows with the next renewal.
+// drivenByOther: a Node of the swap or the Lease names another controller. The
+// Nodes are taken over first, so that the old one's writes fail, then the Lease.
 func (v *view) drivenByOther() bool {
-	for _, name := range v.marked {
-		if v.o.Host(name).Node.Annotations[v.p.Keys.Controller()] != v.o.Self {
-			return true
-		}
+	if v.o.Lease.Annotations[fleet.LeaseController] != v.o.Self {
+		return true
 	}
-	return false
+	return v.othersNode() != ""
 }
 
 // classifyMarked: both Nodes carry the record.

@@ -21,6 +21,9 @@ func Concluded(prev *status.Status, last status.LastSwap, p Policy) status.Statu
 	if prev != nil {
 		s = *prev
 		s.Backoff = slices.Clone(prev.Backoff)
+		if prev.LastSwap != nil && prev.LastSwap.ID == last.ID {
+			return s // concluded before: nothing is counted twice
+		}
 	}
 	s.Protocol = status.Protocol
 	s.Swap, s.LastSwap = nil, &last

@@ -157,13 +157,17 @@ func TestWhatAnOutcomeStarts(t *testing.T) {
 	}
 	for i, want := range []time.Duration{time.Hour, 2 * time.Hour, 4 * time.Hour} {
 		if i > 0 {
+			last.ID = fleet.NewSwapID(t0.Add(time.Duration(i)*time.Minute), "n1", "n4")
 			s = Concluded(&s, last, p)
 		}
 		if len(s.Backoff) != 1 || s.Backoff[0].Until.Sub(t0) != want {
 			t.Errorf("after %d abandoned swaps: %+v, want %s", i+1, s.Backoff, want)
 		}
 	}
-	last.Outcome = fleet.OutcomeRolledBack
+	if again := Concluded(&s, last, p); again.Backoff[0].Count != 3 {
+		t.Errorf("one swap is counted twice: %+v", again.Backoff)
+	}
+	last.ID, last.Outcome = swID, fleet.OutcomeRolledBack
 	s = Concluded(&s, last, p)
 	if s.CooldownUntil.Sub(t0) != p.Cooldown || len(s.Backoff) != 0 {
 		t.Errorf("a rolled-back swap: cooldown %s, backoff %+v", s.CooldownUntil.Sub(t0), s.Backoff)

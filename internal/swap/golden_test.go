@@ -301,6 +301,12 @@ func cases() []decision {
 			g.LeaseUnchanged = 32 * time.Second
 			g.host(1).Node.Annotations[keys.Controller()] = "controller-2"
 		})},
+		{name: "the Lease follows the Nodes in a take-over", row: "LeaseTakenOver", given: steppedDown().with(func(g *given) {
+			g.Self = "controller-2"
+			g.LeaseUnchanged = 33 * time.Second
+			g.host(1).Node.Annotations[keys.Controller()] = "controller-2"
+			g.host(4).Node.Annotations[keys.Controller()] = "controller-2"
+		})},
 		{name: "a dead controller's Lease without records is taken over", row: "LeaseTakenOver", given: calm().leased().with(func(g *given) {
 			g.Self = "controller-2"
 			g.LeaseUnchanged = 31 * time.Second

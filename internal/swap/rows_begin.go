@@ -250,6 +250,16 @@ func conclude(outcome fleet.Outcome, reasons func(*view) []status.Reason) func(*
 	}
 }
 
+// othersNode is a Node of the swap that names another controller.
+func (v *view) othersNode() string {
+	for _, name := range v.marked {
+		if v.o.Host(name).Node.Annotations[v.p.Keys.Controller()] != v.o.Self {
+			return name
+		}
+	}
+	return ""
+}
+
 // heldRows: states in which nothing is done but what gets the swap out of them.
 func heldRows() []Row {
 	return []Row{
@@ -276,23 +286,16 @@ func heldRows() []Row {
 			say: func(v *view) string {
 				return fmt.Sprintf("another controller drives this swap; it is taken over when its Lease has stood still for %s", v.p.TakeOver)
 			}},
-		{From: TakeOverState, If: "no Node carries the record", Do: TakeLease, To: Begin, Code: "LeaseTakenOver",
-			when: func(v *view) bool { return len(v.marked) == 0 },
+		{From: TakeOverState, If: "a Node names another controller", Do: TakeOver, Code: "SwapTakenOver",
+			when: func(v *view) bool { return v.othersNode() != "" },
+			act:  func(v *view) Action { return Action{Kind: TakeOver, Node: v.othersNode(), Swap: v.rec.ID} },
+			say:  say("this controller writes its id on the Nodes, so that the old one's next write fails")},
+		{From: TakeOverState, Do: TakeLease, Code: "LeaseTakenOver",
 			act: func(v *view) Action {
 				rec := *v.rec
 				return Action{Kind: TakeLease, Swap: rec.ID, Record: &rec}
 			},
 			say: say("the Lease of a controller that is gone is taken over")},
-		{From: TakeOverState, Do: TakeOver, Code: "SwapTakenOver",
-			act: func(v *view) Action {
-				for _, name := range v.marked {
-					if v.o.Host(name).Node.Annotations[v.p.Keys.Controller()] != v.o.Self {
-						return Action{Kind: TakeOver, Node: name, Swap: v.rec.ID}
-					}
-				}
-				return Action{}
-			},
-			say: say("this controller writes its id on the Nodes, so that the old one's next write fails")},
 		{From: Frozen, Code: "Frozen",
 			waits: func(v *view) []status.Reason { return v.frozen() },
 			say:   say("the membership changed in a way that is not the swap's; it is held until a person has looked")},
