@@ -1,14 +1,11 @@
 package swap
 
 import (
-	"flag"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 )
-
-var diagram = flag.Bool("diagram", false, "write docs/swap-states.md anew")
 
 func TestEveryStateHasALastRow(t *testing.T) {
 	rows := map[State][]Row{}
@@ -55,7 +52,7 @@ func TestRowsAreWhole(t *testing.T) {
 func TestDiagramIsCurrent(t *testing.T) {
 	const file = "../../docs/swap-states.md"
 	want := Diagram()
-	if *diagram {
+	if *update {
 		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
