@@ -111,7 +111,8 @@ func (e *Executor) onNode(ctx context.Context, a swap.Action, o *swap.Observatio
 // undoes says whether the kind only takes something off a Node.
 func undoes(k swap.Kind) bool {
 	switch k {
-	case swap.Uncordon, swap.CleanNode, swap.ClearSwap, swap.WithdrawRemoval, swap.ClearRemovedName:
+	case swap.Uncordon, swap.Untaint, swap.CleanNode, swap.ClearSwap, swap.ClearSnapshotRequest,
+		swap.WithdrawRemoval, swap.ClearRemovedName:
 		return true
 	}
 	return false
@@ -150,10 +151,7 @@ func (e *Executor) patch(n observe.Node, a swap.Action) (NodePatch, error) {
 	case swap.Order:
 		return e.order(a)
 	case swap.TaintNode:
-		return NodePatch{
-			AddTaint: &swap.Taint{Key: k.Taint(), Value: fleet.TaintValue, Effect: NoSchedule},
-			Labels:   e.levelLabel(a.Level),
-		}, nil
+		return NodePatch{AddTaint: &swap.Taint{Key: k.Taint(), Value: fleet.TaintValue, Effect: NoSchedule}}, nil
 	case swap.RequestRemoval:
 		return NodePatch{Annotations: map[string]*string{fleet.AnnotationEtcdRemove: new(fleet.True)}}, nil
 	case swap.RepairMember:
@@ -169,9 +167,16 @@ func (e *Executor) patch(n observe.Node, a swap.Action) (NodePatch, error) {
 	case swap.MarkMemberGone:
 		return NodePatch{Annotations: map[string]*string{k.MemberGone(): &id}}, nil
 	case swap.CleanNode:
-		return e.clean(a), nil
+		return e.clean(), nil
+	case swap.Untaint:
+		return NodePatch{DropTaint: k.Taint()}, nil
+	case swap.ClearSnapshotRequest:
+		return NodePatch{Annotations: map[string]*string{k.SnapshotRequest(): nil}}, nil
 	case swap.ClearSwap:
-		p := NodePatch{Annotations: map[string]*string{}}
+		p := NodePatch{Labels: map[string]*string{}, Annotations: map[string]*string{}}
+		if a.Desired != "" {
+			p.Labels[k.DesiredRole()] = new(string(a.Desired))
+		}
 		for _, key := range k.SwapAnnotations() {
 			p.Annotations[key] = nil
 		}
@@ -214,17 +219,14 @@ func (e *Executor) levelLabel(l fleet.Level) map[string]*string {
 	}
 }
 
-// clean takes off all that a server leaves on its Node. The cordon marker is
-// never touched here: only Uncordon takes it, with the cordon.
-func (e *Executor) clean(a swap.Action) NodePatch {
+// clean takes off all that a server leaves on its Node. Desired-role stays, and
+// so does the cordon marker: only Uncordon takes it, with the cordon.
+func (e *Executor) clean() NodePatch {
 	k := e.settings.Policy.Keys
 	p := NodePatch{
 		Labels:      map[string]*string{k.Level(): nil},
 		Annotations: map[string]*string{},
 		DropTaint:   k.Taint(),
-	}
-	if !a.Pending {
-		p.Labels[k.DesiredRole()] = nil
 	}
 	for _, l := range fleet.ServerLabels() {
 		p.Labels[l] = nil

@@ -24,7 +24,7 @@ func (e *Executor) judgeLease(l lease.Lease, a swap.Action, o *swap.Observation)
 		return nil
 	}
 	switch a.Kind {
-	case swap.Uncordon, swap.CleanNode, swap.ClearSwap, swap.Conclude:
+	case swap.Uncordon, swap.Untaint, swap.CleanNode, swap.ClearSwap, swap.ClearSnapshotRequest, swap.Conclude:
 		// The end of a swap and the clean-up owed after it may find the Lease
 		// released. It is never another's meanwhile.
 		if l.At(o.Now) == lease.Free {
@@ -74,13 +74,13 @@ func (e *Executor) nodeFor(n observe.Node, a swap.Action) error {
 		if carries && id == string(a.Swap) {
 			return nil
 		}
-	case swap.RequestSnapshot, swap.WithdrawRemoval, swap.ClearRemovedName, swap.ClearSwap:
+	case swap.RequestSnapshot, swap.ClearSnapshotRequest, swap.WithdrawRemoval, swap.ClearRemovedName, swap.ClearSwap:
 		// These may concern a voter that stays and carries no swap. The end may
 		// also find an annotation another controller began with.
 		if !carries || ours || (a.Kind == swap.ClearSwap && id == string(a.Swap)) {
 			return nil
 		}
-	case swap.CleanNode, swap.Uncordon:
+	case swap.CleanNode, swap.Untaint, swap.Uncordon:
 		_, owed := n.Annotations[k.Cordoned()]
 		if ours || (!carries && owed) {
 			return nil

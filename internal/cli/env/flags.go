@@ -1,0 +1,134 @@
+package env
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+const annotation = "regrade_env"
+
+// Bind lets a flag be set by an environment variable and says so in its help.
+func Bind(fs *pflag.FlagSet, flag, variable string) {
+	f := fs.Lookup(flag)
+	if f == nil {
+		panic("no flag " + flag)
+	}
+	if f.Annotations == nil {
+		f.Annotations = map[string][]string{}
+	}
+	f.Annotations[annotation] = []string{variable}
+	f.Usage += " ($" + variable + ")"
+}
+
+// Read gives every bound flag that the command line left alone the value of its
+// variable. A variable that is empty is as good as unset.
+func Read(cmd *cobra.Command, getenv func(string) string) error {
+	var first error
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		names := f.Annotations[annotation]
+		if first != nil || f.Changed || len(names) == 0 {
+			return
+		}
+		v := getenv(names[0])
+		if v == "" {
+			return
+		}
+		if err := f.Value.Set(v); err != nil {
+			first = Usage("%s=%q: %v", names[0], v, err)
+		}
+	})
+	return first
+}
+
+// Variables are the bound variables of a command, sorted.
+func Variables(cmd *cobra.Command) []string {
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Annotations[annotation]...) })
+	slices.Sort(names)
+	return names
+}
+
+// Seconds is a flag that takes a whole number of seconds, as the *_SECONDS
+// variables do, or a duration like 5m.
+type Seconds struct {
+	Value *time.Duration
+	// Min is the least that makes sense.
+	Min time.Duration
+}
+
+// maxSeconds is more than any bound of ours can sensibly be.
+const maxSeconds = 30 * 24 * time.Hour
+
+// Set implements pflag.Value.
+func (s Seconds) Set(text string) error {
+	d, err := ParseSeconds(text)
+	if err != nil {
+		return err
+	}
+	if d < s.Min {
+		return fmt.Errorf("%s is less than %s", text, s.Min)
+	}
+	*s.Value = d
+	return nil
+}
+
+// ParseSeconds reads "300" or "5m". The result is a whole number of seconds
+// between zero and 30 days.
+func ParseSeconds(text string) (time.Duration, error) {
+	text = strings.TrimSpace(text)
+	var d time.Duration
+	if n, err := strconv.ParseUint(text, 10, 32); err == nil {
+		d = time.Duration(n) * time.Second
+	} else if d, err = time.ParseDuration(text); err != nil {
+		return 0, fmt.Errorf("want seconds like 300, or a duration like 5m")
+	}
+	switch {
+	case d < 0:
+		return 0, fmt.Errorf("want no less than zero")
+	case d > maxSeconds:
+		return 0, fmt.Errorf("want at most %s", maxSeconds)
+	case d%time.Second != 0:
+		return 0, fmt.Errorf("want whole seconds")
+	}
+	return d, nil
+}
+
+// String implements pflag.Value.
+func (s Seconds) String() string {
+	if s.Value == nil {
+		return "0s"
+	}
+	return s.Value.String()
+}
+
+// Type implements pflag.Value.
+func (Seconds) Type() string { return "seconds" }
+
+// Bool is a flag that wants true or false spelt out: a dry run must not be
+// left by a typing error.
+type Bool struct{ Value *bool }
+
+// Set implements pflag.Value.
+func (b Bool) Set(text string) error {
+	switch strings.TrimSpace(text) {
+	case "true":
+		*b.Value = true
+	case "false":
+		*b.Value = false
+	default:
+		return fmt.Errorf("want true or false")
+	}
+	return nil
+}
+
+// String implements pflag.Value.
+func (b Bool) String() string { return strconv.FormatBool(b.Value != nil && *b.Value) }
+
+// Type implements pflag.Value.
+func (Bool) Type() string { return "bool" }

@@ -1,0 +1,140 @@
+package kube
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+)
+
+// RequestTimeout is when a request ends that nobody answers.
+const RequestTimeout = 5 * time.Second
+
+// Access says how the API is reached. The zero value is what kubectl does: the
+// pod's own service account inside a cluster, else KUBECONFIG or its default file.
+type Access struct {
+	// Kubeconfig is a file; empty for the default.
+	Kubeconfig string
+	Context    string
+	// Servers are API servers to try in this order in place of the one that the
+	// configuration names, such as https://10.0.0.1:6443.
+	Servers []string
+	// Token, when not empty, is the bearer token in place of all other credentials.
+	Token     Secret
+	UserAgent string
+}
+
+// Connection is a way to the API: a client without cache, and what its
+// transport noticed.
+type Connection struct {
+	Client    client.WithWatch
+	Transport *Transport
+}
+
+// Connect reads the configuration and makes a client. It sends nothing.
+func Connect(a Access) (*Connection, error) {
+	cfg, err := config(a)
+	if err != nil {
+		return nil, fmt.Errorf("kubernetes access: %w", err)
+	}
+	return connect(cfg, a.Servers)
+}
+
+func connect(cfg *rest.Config, servers []string) (*Connection, error) {
+	cfg = rest.CopyConfig(cfg)
+	if len(servers) == 0 {
+		servers = []string{cfg.Host}
+	}
+	t, err := newTransport(servers)
+	if err != nil {
+		return nil, fmt.Errorf("kubernetes access: %w", err)
+	}
+	cfg.Host = servers[0]
+	cfg.QPS = -1 // a pass knows how much it asks for; waiting in the client would only hide it
+	cfg.ContentType = runtime.ContentTypeProtobuf
+	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	cfg.WarningHandler = rest.NoWarnings{}
+	cfg.Wrap(t.wrap)
+	c, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme.Scheme, Mapper: mapper()})
+	if err != nil {
+		return nil, fmt.Errorf("kubernetes client: %w", err)
+	}
+	return &Connection{Client: c, Transport: t}, nil
+}
+
+func config(a Access) (*rest.Config, error) {
+	var cfg *rest.Config
+	var err error
+	if a.Kubeconfig == "" && a.Context == "" {
+		cfg, err = rest.InClusterConfig()
+		if err == nil {
+			return with(cfg, a), nil
+		}
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = a.Kubeconfig
+	over := &clientcmd.ConfigOverrides{CurrentContext: a.Context}
+	cfg, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, over).ClientConfig()
+	if err != nil {
+		return nil, err
+	}
+	return with(cfg, a), nil
+}
+
+func with(cfg *rest.Config, a Access) *rest.Config {
+	if a.UserAgent != "" {
+		cfg.UserAgent = a.UserAgent
+	}
+	if a.Token != "" {
+		anonymous := rest.AnonymousClientConfig(cfg)
+		anonymous.BearerToken = a.Token.Reveal()
+		return anonymous
+	}
+	return cfg
+}
+
+// mapper knows the kinds that are used, so that nothing is discovered.
+func mapper() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(nil)
+	m.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	m.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
+	m.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+	m.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
+	m.Add(policyv1.SchemeGroupVersion.WithKind("Eviction"), meta.RESTScopeNamespace)
+	m.Add(snapshotKind, meta.RESTScopeRoot)
+	return m
+}
+
+// ParseServers reads a comma-separated list of API servers. A name or address
+// without a scheme gets https, and port 6443 where it has none.
+func ParseServers(list string) ([]string, error) {
+	var servers []string
+	for s := range strings.SplitSeq(list, ",") {
+		if s = strings.TrimSpace(s); s == "" {
+			continue
+		}
+		if !strings.Contains(s, "://") {
+			s = "https://" + s
+		}
+		u, err := url.Parse(s)
+		if err != nil || u.Host == "" || (u.Path != "" && u.Path != "/") || u.User != nil || (u.Scheme != "https" && u.Scheme != "http") {
+			return nil, fmt.Errorf("API server %q: want a URL like https://10.0.0.1:6443", s)
+		}
+		if u.Port() == "" {
+			u.Host += ":6443"
+		}
+		servers = append(servers, u.Scheme+"://"+u.Host)
+	}
+	return servers, nil
+}
