@@ -61,6 +61,7 @@ type Daemon struct {
 
 	counter   uint64
 	published *status.Report
+	wroteAt   time.Time
 	beatAt    time.Time
 	beaten    hostapi.Beat
 

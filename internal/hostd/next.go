@@ -44,6 +44,8 @@ func ordered(f Facts, o order) Decision {
 		return Decision{}
 	case f.Journal.Is(o.swap, o.step) && f.Journal.Phase.Settled():
 		return Decision{} // R-216-09, R-216-10
+	case o.step == fleet.StepStepDown && f.Journal.Is(o.swap, fleet.StepFinishDemote):
+		return Decision{} // finishing is how a step-down ends: the order stands on the Node until the swap does
 	case f.Journal.Step == fleet.StepFinishDemote && f.Journal.Phase == fleet.PhaseRunning:
 		return Decision{} // the finish rule waits; nothing else may touch the units
 	}

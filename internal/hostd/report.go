@@ -3,6 +3,7 @@ package hostd
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/hostapi"
@@ -47,12 +48,12 @@ func (d *Daemon) publish(ctx context.Context, f Facts, dec Decision) error {
 		return nil
 	}
 	r := Report(f, dec)
-	if d.published == nil || !r.SameAs(*d.published) {
+	if d.published == nil || !r.SameAs(*d.published) || f.Now.Sub(d.wroteAt) >= d.rewrite(f) {
 		r.Counter = d.counter + 1
 		if err := d.s.API.WriteReport(ctx, r); err != nil {
 			return fmt.Errorf("write report of %s: %w", f.Node, err)
 		}
-		d.counter, d.published = r.Counter, &r
+		d.counter, d.published, d.wroteAt = r.Counter, &r, f.Now
 	}
 	beat := hostapi.Beat{BootID: r.BootID, Counter: d.counter, At: f.Now.UTC()}
 	every := f.Policy.Period
@@ -67,4 +68,15 @@ func (d *Daemon) publish(ctx context.Context, f Facts, dec Decision) error {
 	}
 	d.beaten, d.beatAt = beat, f.Now
 	return nil
+}
+
+// rewrite is how old an unchanged report may get. Somebody may have deleted the
+// map it stood in, which the host cannot see, and a swap must not wait for a
+// change that never comes (safety rule 25). Both bounds keep within what rule 29
+// lets reports write at 64 hosts.
+func (d *Daemon) rewrite(f Facts) time.Duration {
+	if d.swapping(f) {
+		return time.Minute
+	}
+	return 5 * time.Minute
 }

@@ -1,0 +1,57 @@
+package hostd_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/exadev/regrade/internal/fleet"
+)
+
+// Found by the simulated cluster: the step-down's order stands on the Node
+// until the swap ends, and was refused by the agent that its host had become.
+func TestAFinishedHostDoesNotRefuseTheStepDownItHasBehindIt(t *testing.T) { // R-216-10
+	r := newRig(t, "a")
+	r.order(fleet.StepStepDown)
+	r.until("stepped down", r.settled(fleet.StepStepDown, fleet.PhaseDone))
+	r.remove(idA)
+	r.gone()
+	r.until("finished", r.settled(fleet.StepFinishDemote, fleet.PhaseDone))
+	for range 10 {
+		r.pass()
+	}
+	if j := r.journal(); j.Step != fleet.StepFinishDemote || j.Phase != fleet.PhaseDone {
+		t.Fatalf("journal: %+v", j)
+	}
+	if rep := r.report(); rep.Step != fleet.StepFinishDemote || rep.Phase != fleet.PhaseDone {
+		t.Fatalf("report: %s %s %s", rep.Step, rep.Phase, rep.Code)
+	}
+}
+
+// Found by the simulated cluster: hosts whose reports had been deleted stayed
+// silent for ever, because nothing about them changed.
+func TestAReportIsWrittenAgainNowAndThen(t *testing.T) { // safety rules 25 and 29
+	r := newRig(t, "b")
+	passes := func(d time.Duration) {
+		for end := r.now.Add(d); r.now.Before(end); {
+			r.pass()
+		}
+	}
+	passes(time.Minute)
+	n := len(r.reports)
+	passes(4 * time.Minute)
+	if got := len(r.reports) - n; got > 1 {
+		t.Errorf("%d reports in four idle minutes", got)
+	}
+	passes(2 * time.Minute)
+	if len(r.reports) == n {
+		t.Fatal("an unchanged report was never written again")
+	}
+	r.self.Annotations[keys().Swap()] = string(id)
+	r.hold()
+	passes(30 * time.Second)
+	n = len(r.reports)
+	passes(70 * time.Second)
+	if len(r.reports) == n {
+		t.Fatal("in a swap it is written each minute")
+	}
+}
