@@ -159,3 +159,9 @@ func (w *World) Edit(what string, f func(*API)) {
 	}
 	w.record(Effect{By: "fault", What: what})
 }
+
+// DeleteLease deletes the regrade Lease.
+func (a *API) DeleteLease() { a.Lease, a.leaseAt = lease.Lease{}, 0 }
+
+// DeleteConfigMap deletes a ConfigMap.
+func (a *API) DeleteConfigMap(name string) { delete(a.ConfigMaps, name) }

@@ -122,6 +122,15 @@ func (w *World) addHost(name string, number int, role fleet.Role) {
 	}
 }
 
+// JoinURLs are the join URLs of all hosts, by name.
+func (w *World) JoinURLs() map[string]string {
+	urls := map[string]string{}
+	for _, h := range w.hosts {
+		urls[h.Name] = w.joinURL(h)
+	}
+	return urls
+}
+
 func (w *World) joinURL(h *Host) string { return "https://" + h.IP + ":6443" }
 
 // boot gives the host a new boot: /run is empty.

@@ -77,7 +77,8 @@ type World struct {
 	cfg Config
 	rng *rand.Rand
 
-	now   time.Time
+	now, nextTick time.Time
+
 	hosts []*Host
 	api   *API
 	etcd  Datastore
@@ -93,7 +94,7 @@ type World struct {
 
 	log   []Event
 	watch []func(Event)
-	check func(*World, Event)
+	guard *guard
 }
 
 // Effect is one change made from outside k3s: by the controller (By is empty)
@@ -133,6 +134,7 @@ func New(cfg Config) (*World, error) {
 		k3s:  k3s{removedAt: map[fleet.MemberID]time.Time{}, unstarted: map[fleet.MemberID]time.Time{}},
 		left: -1,
 	}
+	w.nextTick = w.now.Add(cfg.Tick)
 	w.etcd = cfg.Datastore
 	if w.etcd == nil {
 		w.etcd = newRaft(w)
@@ -176,11 +178,11 @@ func (w *World) Advance(d time.Duration) {
 
 func (w *World) advance(d time.Duration) {
 	end := w.now.Add(d)
-	for w.now.Before(end) {
-		step := min(w.cfg.Tick, end.Sub(w.now))
-		w.now = w.now.Add(step)
+	for !w.nextTick.After(end) {
+		w.now, w.nextTick = w.nextTick, w.nextTick.Add(w.cfg.Tick)
 		w.tick()
 	}
+	w.now = end
 }
 
 // follow catches up with the outer clock, where there is one.
@@ -200,6 +202,9 @@ func (w *World) tick() {
 	}
 	w.tickK3s()
 	w.tickKubernetes()
+	if w.guard != nil {
+		w.guard.look(w, Event{At: w.now, Effect: Effect{By: "k3s", What: "time passes"}})
+	}
 }
 
 // effect carries out one change from outside k3s, unless the process has been
@@ -227,8 +232,8 @@ func (w *World) record(e Effect) {
 	for _, f := range w.watch {
 		f(ev)
 	}
-	if w.check != nil {
-		w.check(w, ev)
+	if w.guard != nil {
+		w.guard.look(w, ev)
 	}
 }
 
@@ -328,4 +333,18 @@ func (w *World) found() error {
 	}
 	w.etcd.Tick(w.now)
 	return nil
+}
+
+// Voters are the voters' member ids by host, as etcd has committed them.
+func (w *World) Voters() map[string]fleet.MemberID {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	voters := map[string]fleet.MemberID{}
+	members, _ := w.etcd.Members()
+	for _, m := range members {
+		if h := w.memberHost(m); h != nil && !m.Learner {
+			voters[h.Name] = m.ID
+		}
+	}
+	return voters
 }

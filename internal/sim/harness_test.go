@@ -1,0 +1,266 @@
+package sim_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/exadev/regrade/internal/controller"
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/hostd"
+	"github.com/exadev/regrade/internal/sim"
+	"github.com/exadev/regrade/internal/status"
+	"github.com/exadev/regrade/internal/swap"
+)
+
+// run is the real controller and one real host daemon a host on a simulated
+// cluster, driven one pass at a time. It must be used inside a synctest bubble,
+// whose clock is everybody's.
+type run struct {
+	w      *sim.World
+	policy swap.Policy
+	hostd  hostd.Policy
+	ctx    context.Context
+
+	controllers int
+	boss        *actor
+	daemons     map[string]*actor
+	names       []string
+	last        swap.Action
+	turn        controller.Turn
+	// swaps are the ids of the swaps that were seen under way.
+	swaps map[fleet.SwapID]bool
+	// ghosts are controllers that were thought dead and go on.
+	ghosts []*actor
+	kill   map[string]int
+	due    []dueAt
+}
+
+// actor is a process that passes when it is due.
+type actor struct {
+	name string
+	due  time.Time
+	pass func() (wait time.Duration)
+	boot int // of the host it runs on
+}
+
+// shortPolicy has bounds short enough for many runs. The learner stall is
+// k3s's, made as short.
+func shortPolicy() swap.Policy {
+	p := swap.DefaultPolicy()
+	p.OperationTimeout = 90 * time.Second
+	p.RunnerWait = 2 * time.Minute
+	p.LearnerStall = time.Minute
+	p.SnapshotTimeout = 30 * time.Second
+	p.DrainTimeout = time.Minute
+	p.FinishTimeout = 90 * time.Second
+	p.Cooldown = time.Minute
+	return p
+}
+
+func newRun(cfg sim.Config) (*run, error) {
+	p := shortPolicy()
+	p.Target = cfg.Voters
+	cfg.LearnerStall = p.LearnerStall
+	cfg.Start, cfg.Clock = time.Now(), time.Now
+	w, err := sim.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{w: w, policy: p, ctx: context.Background(), names: w.Names(), daemons: map[string]*actor{}, swaps: map[fleet.SwapID]bool{}, kill: map[string]int{}}
+	r.hostd = hostd.DefaultPolicy()
+	r.hostd.OperationTimeout, r.hostd.SnapshotTimeout = p.OperationTimeout, p.SnapshotTimeout
+	r.hostd.JoinURLs = w.JoinURLs()
+	r.newController()
+	for _, n := range r.names {
+		r.newDaemon(n)
+	}
+	return r, nil
+}
+
+// newController starts a controller with a new id; the old one is gone.
+func (r *run) newController() {
+	r.controllers++
+	c := controller.New(r.w.Controller(), controller.Rules{Next: swap.Next, MayRemove: swap.MayRemove}, controller.Settings{
+		Self: fmt.Sprintf("controller-%d", r.controllers), Policy: r.policy, LeaseDuration: 3 * r.policy.OperationTimeout,
+		Protected: func(l map[string]string) bool {
+			k, v, _ := strings.Cut(fleet.DefaultRunnerSelector, "=")
+			return l[k] == v
+		},
+	})
+	r.boss = &actor{name: "controller", due: time.Now()}
+	r.boss.pass = func() time.Duration {
+		t := c.Pass(r.ctx)
+		r.turn = t
+		if t.Decision.Swap != nil {
+			r.swaps[t.Decision.Swap.ID] = true
+		}
+		again := t.Decision.Action.Kind == r.last.Kind && t.Decision.Action.Node == r.last.Node && t.Decision.Action.Step == r.last.Step
+		r.last = t.Decision.Action
+		switch {
+		case t.Acted && !again:
+			return 50 * time.Millisecond
+		case t.Busy() || t.Err != nil:
+			return 2 * time.Second
+		}
+		return r.policy.Period
+	}
+}
+
+func (r *run) newDaemon(name string) {
+	d := hostd.New(hostd.Settings{
+		Node: name, Policy: r.hostd,
+		Host: r.w.Machine(name), API: r.w.HostAPI(name), Etcd: r.w.HostEtcd(name), Ways: r.w.Ways(name), Lock: r.w.HostLock(name),
+	})
+	a := &actor{name: name, due: time.Now()}
+	r.w.Inspect(name, func(h *sim.Host) { a.boot = h.Boots })
+	a.pass = func() time.Duration {
+		wake, _ := d.Pass(r.ctx)
+		if wake.Again {
+			return 50 * time.Millisecond
+		}
+		return min(wake.After, 2*time.Second) // watches wake it in a swap; here it just looks
+	}
+	r.daemons[name] = a
+}
+
+// step lets the next process pass. A process named in kill dies after so many
+// effects of that pass.
+func (r *run) step() {
+	r.catchUp()
+	next := r.boss
+	for _, g := range r.ghosts {
+		if g.due.Before(next.due) {
+			next = g
+		}
+	}
+	for _, n := range r.names {
+		if a := r.daemons[n]; r.runs(n) && a.due.Before(next.due) {
+			next = a
+		}
+	}
+	if d := time.Until(next.due); d > 0 {
+		time.Sleep(d)
+	}
+	r.w.Now() // the world follows
+	n, dies := r.kill[next.name]
+	if dies {
+		delete(r.kill, next.name)
+		r.w.KillAfter(n)
+	}
+	wait := next.pass()
+	next.due = time.Now().Add(max(wait, 50*time.Millisecond))
+	if !dies {
+		return
+	}
+	r.w.Revive()
+	if next == r.boss {
+		r.newController()
+		r.boss.due = time.Now().Add(10 * time.Second) // a pod takes its time
+	} else if _, ok := r.daemons[next.name]; ok {
+		r.w.DaemonDied(next.name)
+		r.newDaemon(next.name)
+		r.daemons[next.name].due = time.Now().Add(5 * time.Second)
+	}
+}
+
+// later does something once d has passed.
+func (r *run) later(d time.Duration, do func()) {
+	r.due = append(r.due, dueAt{time.Now().Add(d), do})
+}
+
+func (r *run) catchUp() {
+	var left, now []dueAt
+	for _, d := range r.due {
+		if time.Now().Before(d.at) {
+			left = append(left, d)
+		} else {
+			now = append(now, d)
+		}
+	}
+	r.due = left
+	for _, d := range now {
+		d.do()
+	}
+}
+
+type dueAt struct {
+	at time.Time
+	do func()
+}
+
+// runs says whether a host's daemon can run, and replaces one that a reboot
+// has ended.
+func (r *run) runs(name string) (ok bool) {
+	boots := 0
+	r.w.Inspect(name, func(h *sim.Host) { ok, boots = h.Up && !h.Paused, h.Boots })
+	if ok && boots != r.daemons[name].boot {
+		r.w.DaemonDied(name)
+		r.newDaemon(name)
+	}
+	return ok
+}
+
+// spend lets everybody pass for a while.
+func (r *run) spend(d time.Duration) {
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		r.step()
+	}
+}
+
+func (r *run) request(out, in string) {
+	raw, err := json.Marshal(status.Request{Out: out, In: in, At: r.w.Now()})
+	if err != nil {
+		panic(err)
+	}
+	text := string(raw)
+	_ = r.w.Controller().PatchConfigMap(r.ctx, fleet.ConfigMapStatus, "", map[string]*string{fleet.KeyRequest: &text})
+}
+
+// status reads the published status, nil when there is none.
+func (r *run) status() *status.Status {
+	cm, err := r.w.Controller().ConfigMap(r.ctx, fleet.ConfigMapStatus)
+	if err != nil {
+		return nil
+	}
+	s, err := status.ParseStatus([]byte(cm.Data[fleet.KeyStatus]))
+	if err != nil {
+		return nil
+	}
+	return &s
+}
+
+// idle says whether nothing is asked for and nothing is under way.
+func (r *run) idle() bool {
+	l, err := r.w.Controller().Lease(r.ctx)
+	if err != nil || l.Holder != "" {
+		return false
+	}
+	cm, err := r.w.Controller().ConfigMap(r.ctx, fleet.ConfigMapStatus)
+	if err != nil || cm.Data[fleet.KeyRequest] != "" {
+		return false
+	}
+	nodes, err := r.w.Controller().Nodes(r.ctx)
+	if err != nil {
+		return false
+	}
+	for _, n := range nodes {
+		if n.Annotations[r.policy.Keys.Swap()] != "" || n.Annotations[r.policy.Keys.Cordoned()] != "" {
+			return false
+		}
+	}
+	return r.turn.Err == nil && r.turn.Decision.State == swap.Idle && !r.turn.Decision.Acts()
+}
+
+// settle passes until nothing is under way, and says whether that came.
+func (r *run) settle(within time.Duration) bool {
+	for end := time.Now().Add(within); time.Now().Before(end); {
+		if r.idle() && len(r.w.Clean()) == 0 {
+			return true
+		}
+		r.spend(5 * time.Second)
+	}
+	return r.idle()
+}

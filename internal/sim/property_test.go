@@ -1,0 +1,272 @@
+package sim_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/observe"
+	"github.com/exadev/regrade/internal/sim"
+)
+
+// plan is one random history: a fleet, a request, pods, and faults.
+type plan struct {
+	Voters, Standbys  int
+	Seed              uint64
+	TombstoneWhenDown bool
+	Out, In           string
+	Job               string // a protected pod runs here for JobFor
+	JobFor            time.Duration
+	Blocked           string // a pod here is held by a disruption budget
+	Faults            []fault
+}
+
+// fault is what goes wrong after so many passes.
+type fault struct {
+	After  int
+	Kind   string
+	Host   string
+	For    time.Duration
+	Effect int // a process dies after this many effects of its next pass
+}
+
+func (f fault) String() string {
+	return fmt.Sprintf("after %d passes: %s %s for %s, effect %d", f.After, f.Kind, f.Host, f.For, f.Effect)
+}
+
+// Kinds of fault.
+var faultKinds = []string{
+	"daemon dies", "controller dies", "controller stalls", "crash", "reboot", "pause", "network lost",
+	"k3s killed", "member controller backs off", "lease deleted", "status deleted", "reports deleted", "quiet",
+	"operator cordons",
+}
+
+func drawPlan(t *rapid.T) plan {
+	p := plan{
+		Voters:            rapid.SampledFrom([]int{3, 3, 5}).Draw(t, "voters"),
+		Standbys:          rapid.IntRange(1, 3).Draw(t, "standbys"),
+		Seed:              rapid.Uint64Range(1, 1<<20).Draw(t, "seed"),
+		TombstoneWhenDown: rapid.Bool().Draw(t, "tombstone when down"),
+	}
+	p.Out = fmt.Sprintf("v%d", rapid.IntRange(1, p.Voters).Draw(t, "out"))
+	p.In = fmt.Sprintf("s%d", rapid.IntRange(1, p.Standbys).Draw(t, "in"))
+	host := rapid.Custom(func(t *rapid.T) string {
+		// Mostly the two that the swap is about.
+		switch rapid.IntRange(0, 3).Draw(t, "which") {
+		case 0:
+			return p.Out
+		case 1:
+			return p.In
+		case 2:
+			return fmt.Sprintf("v%d", rapid.IntRange(1, p.Voters).Draw(t, "voter"))
+		}
+		return fmt.Sprintf("s%d", rapid.IntRange(1, p.Standbys).Draw(t, "standby"))
+	})
+	if rapid.IntRange(0, 3).Draw(t, "job") == 0 {
+		p.Job = rapid.SampledFrom([]string{p.Out, p.In}).Draw(t, "job on")
+		p.JobFor = time.Duration(rapid.IntRange(10, 400).Draw(t, "job for")) * time.Second
+	}
+	if rapid.IntRange(0, 9).Draw(t, "blocked") == 0 {
+		p.Blocked = rapid.SampledFrom([]string{p.Out, p.In}).Draw(t, "blocked on")
+	}
+	n := rapid.IntRange(0, 6).Draw(t, "faults")
+	for range n {
+		p.Faults = append(p.Faults, fault{
+			After:  rapid.IntRange(0, 120).Draw(t, "after"),
+			Kind:   rapid.SampledFrom(faultKinds).Draw(t, "kind"),
+			Host:   host.Draw(t, "host"),
+			For:    time.Duration(rapid.SampledFrom([]int{1, 5, 20, 60, 180}).Draw(t, "for")) * time.Second,
+			Effect: rapid.IntRange(0, 3).Draw(t, "effect"),
+		})
+	}
+	return p
+}
+
+func (r *run) suffer(f fault) {
+	switch f.Kind {
+	case "daemon dies":
+		r.kill[f.Host] = f.Effect
+	case "controller dies":
+		r.kill["controller"] = f.Effect
+	case "controller stalls":
+		// A new one is started; the old one goes on after a while, for a while.
+		old := r.boss
+		old.name, old.due = "ghost", time.Now().Add(f.For)
+		r.ghosts = append(r.ghosts, old)
+		r.newController()
+		r.later(f.For+time.Minute, func() { r.ghosts = nil })
+	case "crash":
+		r.w.Crash(f.Host)
+		r.later(f.For, func() { r.w.Boot(f.Host) })
+	case "reboot":
+		r.w.Reboot(f.Host)
+	case "pause":
+		r.w.Pause(f.Host)
+		r.later(f.For, func() { r.w.Resume(f.Host) })
+	case "network lost":
+		r.w.Isolate(f.Host)
+		r.later(f.For, func() { r.w.Rejoin(f.Host) })
+	case "k3s killed":
+		r.w.KillProcess(f.Host, fleet.RoleServer)
+		r.w.KillProcess(f.Host, fleet.RoleAgent)
+	case "member controller backs off":
+		r.w.HoldMemberController(f.For)
+	case "lease deleted":
+		r.w.Edit(f.Kind, func(a *sim.API) { a.DeleteLease() })
+	case "status deleted":
+		r.w.Edit(f.Kind, func(a *sim.API) { a.DeleteConfigMap(fleet.ConfigMapStatus) })
+	case "reports deleted":
+		r.w.Edit(f.Kind, func(a *sim.API) { a.DeleteConfigMap(fleet.ConfigMapActuators) })
+	case "operator cordons":
+		r.w.OperatorCordons(f.Host)
+	case "quiet":
+		r.spend(f.For)
+	}
+}
+
+// heal ends every fault.
+func (r *run) heal() {
+	r.due, r.ghosts, r.kill = nil, nil, map[string]int{}
+	for _, n := range r.names {
+		r.w.Rejoin(n)
+		r.w.Resume(n)
+		r.w.Boot(n)
+	}
+	r.w.HoldMemberController(0)
+}
+
+// live carries the plan out and returns what was wrong.
+func live(p plan) (r *run, wrong []string) {
+	cfg := sim.DefaultConfig()
+	cfg.Voters, cfg.Standbys, cfg.Seed, cfg.TombstoneWhenDown = p.Voters, p.Standbys, p.Seed, p.TombstoneWhenDown
+	r, err := newRun(cfg)
+	if err != nil {
+		return nil, []string{err.Error()}
+	}
+	r.w.Guard()
+	r.spend(40 * time.Second)
+	before := r.w.Voters()
+	if p.Job != "" {
+		k, v, _ := strings.Cut(fleet.DefaultRunnerSelector, "=")
+		r.w.AddPod(sim.Pod{Node: p.Job, Ends: time.Now().Add(p.JobFor), Pod: observe.Pod{
+			Namespace: "runners", Name: "job", UID: "job", Owner: "Runner", Labels: map[string]string{k: v},
+		}})
+	}
+	if p.Blocked != "" {
+		r.w.AddPod(sim.Pod{Node: p.Blocked, Blocked: "budget web", Pod: observe.Pod{
+			Namespace: "default", Name: "web", UID: "web", Owner: "ReplicaSet",
+		}})
+	}
+	r.request(p.Out, p.In)
+	for _, f := range p.Faults {
+		for range f.After {
+			r.step()
+		}
+		r.suffer(f)
+	}
+	r.heal()
+	if !r.settle(40 * time.Minute) {
+		d := r.turn.Decision
+		wrong = append(wrong, fmt.Sprintf("nothing ended: state %s, row %s, action %s %s: %s; waits %v; error %v",
+			d.State, d.Row, d.Action.Kind, d.Action.Node, d.Sentence, d.Waits, r.turn.Err))
+	}
+	for _, v := range r.w.Violations() {
+		wrong = append(wrong, v.String())
+	}
+	wrong = append(wrong, r.w.Clean()...)
+	wrong = append(wrong, exchanged(before, r.w.Voters(), p)...)
+	return r, wrong
+}
+
+// exchanged: the voters are those of before, or with OUT exchanged for IN.
+func exchanged(before, after map[string]fleet.MemberID, p plan) []string {
+	var wrong []string
+	_, outStill := after[p.Out]
+	_, inNow := after[p.In]
+	if outStill == inNow {
+		wrong = append(wrong, fmt.Sprintf("out votes: %t, in votes: %t", outStill, inNow))
+	}
+	for host, id := range before {
+		if got := after[host]; host != p.Out && got != id {
+			wrong = append(wrong, fmt.Sprintf("the member of %s was %s and is %s", host, id, got))
+		}
+	}
+	for host := range after {
+		if _, was := before[host]; !was && host != p.In {
+			wrong = append(wrong, host+" became a voter")
+		}
+	}
+	return wrong
+}
+
+// setChecks sets how many histories a property lives through: few by default,
+// as many as REGRADE_SIM_CHECKS says, or what -rapid.checks asks for.
+func setChecks(t *testing.T, few int) {
+	t.Helper()
+	n := strconv.Itoa(few)
+	if env := os.Getenv("REGRADE_SIM_CHECKS"); env != "" {
+		n = env
+	}
+	f := flag.Lookup("rapid.checks")
+	if f.Value.String() != f.DefValue {
+		return
+	}
+	if err := flag.Set("rapid.checks", n); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = flag.Set("rapid.checks", f.DefValue) })
+}
+
+// Whatever fails in the middle of a swap, the invariants hold after every
+// event, and once nothing fails any more the swap ends and leaves a clean
+// cluster behind (safety rules 1-4, 6, 10-13, 16, 18-21, 25, 27).
+func TestWhateverFailsTheInvariantsHoldAndTheSwapEnds(t *testing.T) {
+	setChecks(t, 40)
+	outcomes := map[string]int{}
+	defer func() { t.Logf("outcomes: %v", outcomes) }()
+	rapid.Check(t, func(t *rapid.T) {
+		rapid.SyncTest(t, func(t *rapid.T) {
+			p := drawPlan(t)
+			r, wrong := live(p)
+			outcomes[r.outcome()]++
+			if len(wrong) == 0 {
+				return
+			}
+			report(t, p, r, wrong)
+		})
+	})
+}
+
+// outcome is how the swap ended, or why none began.
+func (r *run) outcome() string {
+	if r == nil {
+		return "none"
+	}
+	if len(r.swaps) == 0 {
+		return "not begun"
+	}
+	if st := r.status(); st != nil && st.LastSwap != nil {
+		return string(st.LastSwap.Outcome)
+	}
+	return "begun, outcome lost"
+}
+
+func report(t *rapid.T, p plan, r *run, wrong []string) {
+	t.Logf("plan: %+v", p)
+	if r != nil {
+		for _, e := range r.w.Log() {
+			t.Log(e)
+		}
+	}
+	for _, s := range wrong {
+		t.Log("WRONG: " + s)
+	}
+	t.Fatalf("%d things are wrong; the first: %s", len(wrong), wrong[0])
+}
