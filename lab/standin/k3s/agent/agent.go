@@ -63,7 +63,9 @@ type Config struct {
 	Ready func()
 	// Registered is closed by nobody else: Run closes it when the Node object exists.
 	Registered chan struct{}
-	Log        *slog.Logger
+	// Started is told of the kubelet, so that the process can kill it before it ends.
+	Started func(*parts.Process)
+	Log     *slog.Logger
 }
 
 type agent struct {
@@ -313,6 +315,9 @@ func (a *agent) startKubelet(ctx context.Context) (*parts.Process, error) {
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrStopped, err)
+	}
+	if a.cfg.Started != nil {
+		a.cfg.Started(p)
 	}
 	a.log.Info("Running kubelet")
 	return p, nil
