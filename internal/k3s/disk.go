@@ -1,0 +1,218 @@
+package k3s
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/platform/atomicfile"
+)
+
+// Disk is k3s's files on one host.
+type Disk struct {
+	// Root is put before every absolute path; empty is the host itself.
+	Root string
+	// DataDir is k3s's --data-dir; empty is fleet.DefaultDataDir.
+	DataDir string
+}
+
+func (d Disk) at(path string) string { return filepath.Join("/", d.Root, path) }
+
+// Path is a path below the data folder, with the root.
+func (d Disk) Path(elem ...string) string {
+	dir := d.DataDir
+	if dir == "" {
+		dir = fleet.DefaultDataDir
+	}
+	return d.at(filepath.Join(append([]string{dir}, elem...)...))
+}
+
+// Datastore is what the datastore's folder says (k3s-facts §2).
+type Datastore struct {
+	// Exists: there is something a server would start on, or that an earlier
+	// MoveAside has not finished with.
+	Exists bool
+	// WAL: server/db/etcd/member/wal is there, which alone means "initialised".
+	WAL       bool
+	Tombstone bool
+	// Name is the member name, kept for the member's life.
+	Name string
+	// Certs: the client certificate for etcd is there.
+	Certs bool
+}
+
+// names in server/.
+const (
+	db      = "db"
+	aside   = "db.demoted"
+	halfway = "db.demoted.new"
+)
+
+// kept stay in db when the datastore goes (safety rule 14).
+var kept = []string{".metadata", "snapshots"}
+
+// ReadDatastore looks.
+func (d Disk) ReadDatastore() (Datastore, error) {
+	var s Datastore
+	var err error
+	look := func(elem ...string) bool {
+		var there bool
+		if err == nil {
+			there, err = exists(d.Path(elem...))
+		}
+		return there
+	}
+	s.WAL = look("server", db, "etcd", "member", "wal")
+	s.Tombstone = look("server", db, "etcd", "tombstone")
+	s.Exists = look("server", db, "etcd") || look("server", halfway)
+	s.Certs = look("server", "tls", "etcd", "client.crt") && look("server", "tls", "etcd", "client.key")
+	if err != nil {
+		return Datastore{}, fmt.Errorf("datastore: %w", err)
+	}
+	raw, err := os.ReadFile(d.Path("server", db, "etcd", "name"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errNotDir) {
+		return Datastore{}, fmt.Errorf("member name: %w", err)
+	}
+	s.Name = strings.TrimSpace(string(raw))
+	return s, nil
+}
+
+// MoveAside moves what is in server/db, all but snapshots and their metadata,
+// to server/db.demoted, and keeps one such copy. It is done piece by piece into
+// a folder of another name, the etcd folder last, so that a crash anywhere
+// leaves a state that Exists shows and that the next call goes on from.
+func (d Disk) MoveAside() error {
+	from, half, to := d.Path("server", db), d.Path("server", halfway), d.Path("server", aside)
+	entries, err := os.ReadDir(from)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("move datastore aside: %w", err)
+	}
+	names := []string{}
+	for _, e := range entries {
+		if !slices.Contains(kept, e.Name()) && e.Name() != "etcd" {
+			names = append(names, e.Name())
+		}
+	}
+	if there, err := exists(filepath.Join(from, "etcd")); err != nil {
+		return fmt.Errorf("move datastore aside: %w", err)
+	} else if there {
+		names = append(names, "etcd")
+	}
+	halfThere, err := exists(half)
+	if err != nil {
+		return fmt.Errorf("move datastore aside: %w", err)
+	}
+	if len(names) == 0 && !halfThere {
+		return nil
+	}
+	if err := os.MkdirAll(half, 0o700); err != nil {
+		return fmt.Errorf("move datastore aside: %w", err)
+	}
+	if err := atomicfile.Sync(filepath.Dir(half)); err != nil {
+		return fmt.Errorf("move datastore aside: %w", err)
+	}
+	for _, name := range names {
+		if err := os.RemoveAll(filepath.Join(half, name)); err != nil {
+			return fmt.Errorf("move datastore aside: %w", err)
+		}
+		if err := os.Rename(filepath.Join(from, name), filepath.Join(half, name)); err != nil {
+			return fmt.Errorf("move datastore aside: %w", err)
+		}
+	}
+	if err := errors.Join(atomicfile.Sync(half), os.RemoveAll(to)); err != nil {
+		return fmt.Errorf("move datastore aside: %w", err)
+	}
+	if err := os.Rename(half, to); err != nil {
+		return fmt.Errorf("move datastore aside: %w", err)
+	}
+	return atomicfile.Sync(filepath.Dir(to))
+}
+
+// OwnSnapshots are the files of regrade's own etcd snapshots, oldest first by
+// the seconds at the end of their names (k3s-facts §8).
+func (d Disk) OwnSnapshots() ([]string, error) {
+	entries, err := os.ReadDir(d.Path("server", db, "snapshots"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errNotDir) {
+		return nil, fmt.Errorf("snapshots: %w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		if _, ok := snapshotSeconds(e.Name()); ok && strings.HasPrefix(e.Name(), fleet.SnapshotPrefix) {
+			names = append(names, e.Name())
+		}
+	}
+	slices.SortStableFunc(names, func(a, b string) int {
+		x, _ := snapshotSeconds(a)
+		y, _ := snapshotSeconds(b)
+		switch {
+		case x < y:
+			return -1
+		case x > y:
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+	return names, nil
+}
+
+// snapshotSeconds is the time in a finished snapshot's name; one being written
+// ends in .part.
+func snapshotSeconds(name string) (int64, bool) {
+	name = strings.TrimSuffix(name, ".zip")
+	i := strings.LastIndexByte(name, '-')
+	if i < 0 {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(name[i+1:], 10, 64)
+	return n, err == nil && n >= 0
+}
+
+// PruneSnapshots deletes the oldest of regrade's own etcd snapshots and their
+// metadata, and keeps the newest.
+func (d Disk) PruneSnapshots(keep int) error {
+	names, err := d.OwnSnapshots()
+	if err != nil {
+		return err
+	}
+	for len(names) > keep {
+		if err := atomicfile.Remove(d.Path("server", db, "snapshots", names[0])); err != nil {
+			return fmt.Errorf("prune snapshots: %w", err)
+		}
+		if err := os.Remove(d.Path("server", db, ".metadata", names[0])); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("prune snapshots: %w", err)
+		}
+		names = names[1:]
+	}
+	return nil
+}
+
+// SnapshotCommand are the arguments that take an etcd snapshot (R-D1-28).
+func (d Disk) SnapshotCommand(config, base string) []string {
+	return []string{"etcd-snapshot", "save", "--config", config, "--data-dir", d.Path(), "--name", base}
+}
+
+// ReadFile reads a file below the root; one that is not there is nil.
+func (d Disk) ReadFile(path string) ([]byte, error) {
+	raw, err := os.ReadFile(d.at(path))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir) {
+		return nil, nil
+	}
+	return raw, err
+}
+
+func exists(path string) (bool, error) {
+	_, err := os.Lstat(path)
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errNotDir):
+		return false, nil
+	}
+	return false, err
+}
