@@ -42,6 +42,8 @@ func ordered(f Facts, o order) Decision {
 		return Decision{Code: o.problem.Code, Sentence: o.problem.Sentence}
 	case o.step == "":
 		return Decision{}
+	case f.Journal.Is(o.swap, fleet.StepStepDown) && o.step == fleet.StepStepDown && f.Journal.Phase == fleet.PhaseDone:
+		return follow(f, o)
 	case f.Journal.Is(o.swap, o.step) && f.Journal.Phase.Settled():
 		return Decision{} // R-216-09, R-216-10
 	case o.step == fleet.StepStepDown && f.Journal.Is(o.swap, fleet.StepFinishDemote):

@@ -55,3 +55,16 @@ func TestAReportIsWrittenAgainNowAndThen(t *testing.T) { // safety rules 25 and 
 		t.Fatal("in a swap it is written each minute")
 	}
 }
+
+// Found by the simulated cluster: a staying voter fell, the stepped-down one was
+// elected, and its removal waited for ever.
+func TestASteppedDownVoterThatIsElectedHandsLeadershipOver(t *testing.T) { // safety rule 8
+	r := newRig(t, "a")
+	r.order(fleet.StepStepDown)
+	r.until("stepped down", r.settled(fleet.StepStepDown, fleet.PhaseDone))
+	r.leader = idA
+	r.until("handed over", func() bool { return r.leader == idB })
+	if j := r.journal(); j.Step != fleet.StepStepDown || j.Phase != fleet.PhaseDone {
+		t.Fatalf("journal: %+v", j)
+	}
+}

@@ -128,6 +128,23 @@ func handOver(f Facts, o order) Decision {
 	return effect(Effect{Kind: MoveLeader, Member: to})
 }
 
+// follow hands leadership over once more when it has come back to a member that
+// is stepped down: another voter fell meanwhile, and this one was elected. Its
+// removal waits for that, and nobody else would see to it (safety rule 8).
+func follow(f Facts, o order) Decision {
+	if !f.Etcd.Voter() || !f.leads() {
+		return Decision{}
+	}
+	if p, ok := f.held(o); !ok {
+		return hold(p.Code, "%s", p.Sentence)
+	}
+	to, p := leadTarget(f, o)
+	if p.is() {
+		return hold(p.Code, "%s", p.Sentence)
+	}
+	return effect(Effect{Kind: MoveLeader, Member: to})
+}
+
 // settledUnit says whether no stop, and no start that has yet to make a
 // process, is under way. A start job of a process that is not READY stays for as
 // long as it likes (k3s-facts §3.7).
