@@ -1,0 +1,200 @@
+package rolefile
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/platform/atomicfile"
+)
+
+// Names that only the host's own processes use.
+const (
+	// FileServerLevel is written by role-is before a server starts: the level it
+	// starts with. k3s hides its arguments (R-112-16).
+	FileServerLevel = "/run/regrade/server-level"
+	// FileJournal is the daemon's note of the step it is in.
+	FileJournal = "/var/lib/regrade/step.json"
+)
+
+// maxFile bounds the small files; a bigger one is refused unread.
+const maxFile = 64 << 10
+
+// Dir reads and writes the files under a root.
+type Dir struct{ Root string }
+
+func (d Dir) at(path string) string { return filepath.Join("/", d.Root, path) }
+
+// Read reads the role files. The datastore's part of Files (WAL, Tombstone,
+// JoinURL, Token, BootID) is the caller's. A role file of another content is
+// RoleProblem, because nothing may start by it; any other file that cannot be
+// read is an error.
+func (d Dir) Read() (Files, error) {
+	var f Files
+	role, err := d.line(fleet.FileRole)
+	if err != nil {
+		return Files{}, err
+	}
+	if role != "" {
+		if f.Role, err = fleet.ParseRole(role); err != nil {
+			f.RoleProblem = fmt.Sprintf("%s: %v", fleet.FileRole, err)
+		}
+	}
+	leaving, err := d.line(fleet.FileLeaving)
+	if err != nil {
+		return Files{}, err
+	}
+	f.Leaving = fleet.SwapID(leaving)
+	raw, err := d.file(fleet.FileJoining)
+	if err != nil {
+		return Files{}, err
+	}
+	if f.Joining, err = ParseJoining(raw); err != nil {
+		return Files{}, fmt.Errorf("%s: %w", fleet.FileJoining, err)
+	}
+	for path, id := range map[string]*fleet.MemberID{fleet.FileClusterID: &f.Identity.ClusterID, fleet.FileMemberID: &f.Identity.MemberID} {
+		s, err := d.line(path)
+		if err != nil {
+			return Files{}, err
+		}
+		if s == "" {
+			continue
+		}
+		if *id, err = fleet.ParseMemberID(s); err != nil {
+			return Files{}, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	voters, err := d.file(fleet.FileVoters)
+	if err != nil {
+		return Files{}, err
+	}
+	f.Identity.Voters = strings.Fields(string(voters))
+	return f, nil
+}
+
+// AllowedBoot is the boot in which the operator allowed a join, empty when none.
+func (d Dir) AllowedBoot() (string, error) { return d.line(fleet.FileAllowJoin) }
+
+// AllowJoin is the operator's override for this boot (safety rule 18).
+func (d Dir) AllowJoin(bootID string) error {
+	return atomicfile.Write(d.at(fleet.FileAllowJoin), []byte(bootID+"\n"), 0o600)
+}
+
+// ParseJoining reads the joining file; no bytes are none.
+func ParseJoining(raw []byte) (Joining, error) {
+	var j Joining
+	if len(raw) == 0 {
+		return j, nil
+	}
+	if err := json.Unmarshal(raw, &j); err != nil {
+		return Joining{}, err
+	}
+	if _, err := fleet.ParseSwapID(string(j.Swap)); err != nil {
+		return Joining{}, err
+	}
+	if j.BootID == "" {
+		return Joining{}, errors.New("no boot id")
+	}
+	return j, nil
+}
+
+// SetRole writes the role file.
+func (d Dir) SetRole(role fleet.Role) error {
+	if _, err := fleet.ParseRole(string(role)); err != nil {
+		return err
+	}
+	return d.put(fleet.FileRole, string(role))
+}
+
+// SetLeaving writes the leaving file; the empty id deletes it.
+func (d Dir) SetLeaving(id fleet.SwapID) error { return d.put(fleet.FileLeaving, string(id)) }
+
+// SetJoining writes the joining file; the zero value deletes it.
+func (d Dir) SetJoining(j Joining) error {
+	if j == (Joining{}) {
+		return atomicfile.Remove(d.at(fleet.FileJoining))
+	}
+	raw, err := json.Marshal(j)
+	if err != nil {
+		return err
+	}
+	if _, err := ParseJoining(raw); err != nil {
+		return fmt.Errorf("joining: %w", err)
+	}
+	return atomicfile.Write(d.at(fleet.FileJoining), append(raw, '\n'), 0o600)
+}
+
+// SetIdentity writes the identity. A zero cluster id leaves what is there, so
+// that a host that was a member once is known as one for good (safety rule 19).
+func (d Dir) SetIdentity(id Identity) error {
+	if id.ClusterID != 0 {
+		if err := d.put(fleet.FileClusterID, id.ClusterID.String()); err != nil {
+			return err
+		}
+	}
+	if err := d.put(fleet.FileVoters, strings.Join(id.Voters, "\n")); err != nil {
+		return err
+	}
+	member := ""
+	if id.MemberID != 0 {
+		member = id.MemberID.String()
+	}
+	return d.put(fleet.FileMemberID, member)
+}
+
+// SetServerLevel notes the level that the server starts with now.
+func (d Dir) SetServerLevel(level fleet.Level) error { return d.put(FileServerLevel, string(level)) }
+
+// ServerLevel is the level the server was last started with in this boot, empty
+// when nothing noted it.
+func (d Dir) ServerLevel() (fleet.Level, error) {
+	s, err := d.line(FileServerLevel)
+	if err != nil || s == "" {
+		return "", err
+	}
+	return fleet.ParseLevel(s)
+}
+
+// Journal reads the daemon's note, nil when there is none.
+func (d Dir) Journal() ([]byte, error) { return d.file(FileJournal) }
+
+// SetJournal writes it.
+func (d Dir) SetJournal(raw []byte) error {
+	return atomicfile.Write(d.at(FileJournal), raw, 0o600)
+}
+
+// put writes one line, or deletes the file when the line is empty.
+func (d Dir) put(path, line string) error {
+	if line == "" {
+		return atomicfile.Remove(d.at(path))
+	}
+	return atomicfile.Write(d.at(path), []byte(line+"\n"), 0o644)
+}
+
+func (d Dir) line(path string) (string, error) {
+	raw, err := d.file(path)
+	return strings.TrimSpace(string(raw)), err
+}
+
+func (d Dir) file(path string) ([]byte, error) {
+	info, err := os.Stat(d.at(path))
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read role files: %w", err)
+	case info.Size() > maxFile:
+		return nil, fmt.Errorf("%s: %d bytes are more than %d", path, info.Size(), maxFile)
+	}
+	raw, err := os.ReadFile(d.at(path))
+	if err != nil {
+		return nil, fmt.Errorf("read role files: %w", err)
+	}
+	return raw, nil
+}
