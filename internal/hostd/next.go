@@ -22,7 +22,7 @@ func Next(f Facts) Decision {
 	}
 	o := f.order()
 	var waits Decision
-	for _, rule := range []func(Facts, order) Decision{finish, ordered, snapshot, adopt, identify, prune, peerPort} {
+	for _, rule := range []func(Facts, order) Decision{finish, ordered, orphaned, snapshot, adopt, identify, prune, peerPort} {
 		d := rule(f, o)
 		if d.Acts() {
 			return d

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/lease"
 )
 
 // Found by the simulated cluster: the step-down's order stands on the Node
@@ -66,5 +67,31 @@ func TestASteppedDownVoterThatIsElectedHandsLeadershipOver(t *testing.T) { // sa
 	r.until("handed over", func() bool { return r.leader == idB })
 	if j := r.journal(); j.Step != fleet.StepStepDown || j.Phase != fleet.PhaseDone {
 		t.Fatalf("journal: %+v", j)
+	}
+}
+
+// Found by the simulated cluster: a candidate that stood still in the middle of
+// its promotion came back after the swap had been rolled back and ended.
+func TestAPromotionWhoseSwapHasEndedIsTakenBack(t *testing.T) { // safety rules 16 and 18
+	for name, until := range map[string]func(*rig) func() bool{
+		"before the agent stopped": func(r *rig) func() bool {
+			return func() bool { return r.host.Facts().Files.Joining.Swap != "" }
+		},
+		"with the server on its way": func(r *rig) func() bool {
+			return func() bool { return r.host.Facts().Server.Process }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, "d")
+			r.neverWAL = true
+			r.order(fleet.StepPromote)
+			r.until("under way", until(r))
+			r.self.Annotations, r.lease = map[string]string{}, lease.Lease{}
+			r.until("taken back", r.settled(fleet.StepRollback, fleet.PhaseDone))
+			f := r.host.Facts()
+			if f.Files.Joining.Swap != "" || f.ServerJoin != "" || f.Server.Process || !f.Agent.Process || f.Files.Role != fleet.RoleAgent {
+				t.Fatalf("facts: %+v", f)
+			}
+		})
 	}
 }

@@ -67,6 +67,26 @@ func rollback(f Facts, o order) Decision {
 	return toAgent(f, o)
 }
 
+// orphaned takes back a promotion whose swap has ended without this host, which
+// was silent for longer than the swap could wait: nobody orders a rollback any
+// more. A host that has a datastore by then is left to the evidence of finish.
+func orphaned(f Facts, o order) Decision {
+	j := f.Journal
+	if j.Phase != fleet.PhaseRunning || j.Local || f.Command != nil || o.problem.is() || o.step != "" {
+		return Decision{}
+	}
+	if f.View == nil || f.View.Self == nil || o.swap == j.Swap || f.View.Lease.HeldFor(j.Swap, f.View.Date) {
+		return Decision{}
+	}
+	switch {
+	case j.Step == fleet.StepPromote && !f.Host.Files.WAL:
+		return begin(f, order{swap: j.Swap, step: fleet.StepRollback})
+	case j.Step == fleet.StepRollback:
+		return toAgent(f, o)
+	}
+	return Decision{}
+}
+
 // toAgent is the common way back to an agent. Role agent comes before leaving
 // and joining go, so that no moment lets both roles start, nor the server of a
 // removed member.

@@ -67,7 +67,9 @@ func (s *seenLease) see(l lease.Lease, now time.Time) time.Duration {
 
 // seenKubelet answers whether a kubelet has renewed its Lease since a start of
 // its host was first seen (R-216-20, R-228-23). The renewal is compared with
-// the first one read after that, never with the host's clock.
+// the first one read after that, never with the host's clock. A host that
+// reports no start counts from when it was first seen: it may come back from a
+// swap that ended without it and have nothing to start.
 type seenKubelet struct {
 	started time.Time
 	base    time.Time
@@ -81,7 +83,7 @@ func (s *seenKubelet) see(started, renewed time.Time) bool {
 	if !s.based {
 		s.base, s.based = renewed, true
 	}
-	return !started.IsZero() && !renewed.Equal(s.base)
+	return !renewed.Equal(s.base)
 }
 
 // triedEvict is the answer to a dry-run eviction and when it was given.
