@@ -4,8 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/exadev/regrade/internal/controller"
 	"github.com/exadev/regrade/internal/fleet"
@@ -32,10 +36,14 @@ type run struct {
 	turn        controller.Turn
 	// swaps are the ids of the swaps that were seen under way.
 	swaps map[fleet.SwapID]bool
+	first string // outcome of the first of two swaps
 	// ghosts are controllers that were thought dead and go on.
 	ghosts []*actor
 	kill   map[string]int
-	due    []dueAt
+	rng    *rand.Rand
+	// disagreed is set when an observation in another order was decided otherwise.
+	disagreed string
+	due       []dueAt
 }
 
 // actor is a process that passes when it is due.
@@ -69,7 +77,8 @@ func newRun(cfg sim.Config) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &run{w: w, policy: p, ctx: context.Background(), names: w.Names(), daemons: map[string]*actor{}, swaps: map[fleet.SwapID]bool{}, kill: map[string]int{}}
+	r := &run{w: w, policy: p, ctx: context.Background(), names: w.Names(), daemons: map[string]*actor{}, swaps: map[fleet.SwapID]bool{}, kill: map[string]int{},
+		rng: rand.New(rand.NewPCG(cfg.Seed, 1))}
 	r.hostd = hostd.DefaultPolicy()
 	r.hostd.OperationTimeout, r.hostd.SnapshotTimeout = p.OperationTimeout, p.SnapshotTimeout
 	r.hostd.JoinURLs = w.JoinURLs()
@@ -83,7 +92,7 @@ func newRun(cfg sim.Config) (*run, error) {
 // newController starts a controller with a new id; the old one is gone.
 func (r *run) newController() {
 	r.controllers++
-	c := controller.New(r.w.Controller(), controller.Rules{Next: swap.Next, MayRemove: swap.MayRemove}, controller.Settings{
+	c := controller.New(r.w.Controller(), controller.Rules{Next: r.next, MayRemove: swap.MayRemove}, controller.Settings{
 		Self: fmt.Sprintf("controller-%d", r.controllers), Policy: r.policy, LeaseDuration: 3 * r.policy.OperationTimeout,
 		Protected: func(l map[string]string) bool {
 			k, v, _ := strings.Cut(fleet.DefaultRunnerSelector, "=")
@@ -107,6 +116,41 @@ func (r *run) newController() {
 		}
 		return r.policy.Period
 	}
+}
+
+// next is swap.Next, asked a second time with everything in another order that
+// has none (the hosts of an Observation are sorted): two routes to one plan
+// must agree.
+func (r *run) next(o swap.Observation, p swap.Policy) swap.Decision {
+	d := swap.Next(o, p)
+	if diff := cmp.Diff(d, swap.Next(r.shuffled(o), p)); diff != "" && r.disagreed == "" {
+		r.disagreed = fmt.Sprintf("in state %s another order of the same facts gives another decision (-sorted +shuffled):\n%s", d.State, diff)
+	}
+	return d
+}
+
+func (r *run) shuffled(o swap.Observation) swap.Observation {
+	o.Hosts, o.Snapshots = slices.Clone(o.Hosts), slices.Clone(o.Snapshots)
+	shuffle(r.rng, o.Snapshots)
+	for i := range o.Hosts {
+		h := &o.Hosts[i]
+		h.Pods, h.Node.Taints = slices.Clone(h.Pods), slices.Clone(h.Node.Taints)
+		shuffle(r.rng, h.Pods)
+		shuffle(r.rng, h.Node.Taints)
+		if h.Report == nil || h.Report.Etcd == nil {
+			continue
+		}
+		rep, etcd := *h.Report, *h.Report.Etcd
+		etcd.Members, rep.Standbys = slices.Clone(etcd.Members), slices.Clone(rep.Standbys)
+		shuffle(r.rng, etcd.Members)
+		shuffle(r.rng, rep.Standbys)
+		rep.Etcd, h.Report = &etcd, &rep
+	}
+	return o
+}
+
+func shuffle[T any](rng *rand.Rand, s []T) {
+	rng.Shuffle(len(s), func(i, j int) { s[i], s[j] = s[j], s[i] })
 }
 
 func (r *run) newDaemon(name string) {
@@ -257,10 +301,20 @@ func (r *run) idle() bool {
 // settle passes until nothing is under way, and says whether that came.
 func (r *run) settle(within time.Duration) bool {
 	for end := time.Now().Add(within); time.Now().Before(end); {
-		if r.idle() && len(r.w.Clean()) == 0 {
+		if r.idle() && r.clean() {
 			return true
 		}
 		r.spend(5 * time.Second)
 	}
 	return r.idle()
+}
+
+// clean says whether nothing of a swap is left behind.
+func (r *run) clean() bool {
+	for _, c := range r.w.Clean() {
+		if !strings.Contains(c, staleMember) {
+			return false
+		}
+	}
+	return true
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/observe"
 	"github.com/exadev/regrade/internal/sim"
+	"github.com/exadev/regrade/internal/swap"
 )
 
 // plan is one random history: a fleet, a request, pods, and faults.
@@ -26,10 +27,16 @@ type plan struct {
 	JobFor            time.Duration
 	Blocked           string // a pod here is held by a disruption budget
 	Faults            []fault
+	// Back are the faults of a second swap that undoes the first, nil for none.
+	Back []fault
+	// Stale is a host whose Node still names a member that k3s removed long ago.
+	Stale string
 }
 
-// fault is what goes wrong after so many passes.
+// fault is what goes wrong so many passes after the swap has come to a state,
+// or after the fault before it.
 type fault struct {
+	At     swap.State
 	After  int
 	Kind   string
 	Host   string
@@ -38,7 +45,7 @@ type fault struct {
 }
 
 func (f fault) String() string {
-	return fmt.Sprintf("after %d passes: %s %s for %s, effect %d", f.After, f.Kind, f.Host, f.For, f.Effect)
+	return fmt.Sprintf("%s+%d: %s %s for %s, effect %d", f.At, f.After, f.Kind, f.Host, f.For, f.Effect)
 }
 
 // Kinds of fault.
@@ -46,6 +53,15 @@ var faultKinds = []string{
 	"daemon dies", "controller dies", "controller stalls", "crash", "reboot", "pause", "network lost",
 	"k3s killed", "member controller backs off", "lease deleted", "status deleted", "reports deleted", "quiet",
 	"operator cordons",
+}
+
+// staleMember ends the name of a member that k3s removed long ago.
+const staleMember = "-0badcafe"
+
+// moments are the states at which faults strike.
+var moments = []swap.State{
+	swap.Begin, swap.Prepare, swap.Wait, swap.DrainIn, swap.TakeSnapshot, swap.Recheck, swap.Promote, swap.Settle,
+	swap.DrainOut, swap.StepDown, swap.Remove, swap.Finish, swap.End, swap.Rollback, swap.Restore, swap.TakeOverState, swap.Reclaim,
 }
 
 func drawPlan(t *rapid.T) plan {
@@ -76,15 +92,36 @@ func drawPlan(t *rapid.T) plan {
 	if rapid.IntRange(0, 9).Draw(t, "blocked") == 0 {
 		p.Blocked = rapid.SampledFrom([]string{p.Out, p.In}).Draw(t, "blocked on")
 	}
-	n := rapid.IntRange(0, 6).Draw(t, "faults")
-	for range n {
-		p.Faults = append(p.Faults, fault{
-			After:  rapid.IntRange(0, 120).Draw(t, "after"),
+	faults := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) fault {
+		f := fault{
 			Kind:   rapid.SampledFrom(faultKinds).Draw(t, "kind"),
 			Host:   host.Draw(t, "host"),
-			For:    time.Duration(rapid.SampledFrom([]int{1, 5, 20, 60, 180}).Draw(t, "for")) * time.Second,
+			For:    time.Duration(rapid.SampledFrom([]int{1, 5, 20, 60, 180, 400}).Draw(t, "for")) * time.Second,
 			Effect: rapid.IntRange(0, 3).Draw(t, "effect"),
-		})
+		}
+		if rapid.IntRange(0, 3).Draw(t, "anywhere") == 0 {
+			f.After = rapid.IntRange(0, 120).Draw(t, "after")
+		} else {
+			f.At = rapid.SampledFrom(moments).Draw(t, "at")
+			f.After = rapid.IntRange(0, 12).Draw(t, "after")
+		}
+		return f
+	}), 0, 5)
+	p.Faults = faults.Draw(t, "faults")
+	if rapid.IntRange(0, 3).Draw(t, "newcomer fails") == 0 {
+		// Long enough for a rollback, which chance alone seldom brings about.
+		p.Faults = append([]fault{{
+			At:    rapid.SampledFrom([]swap.State{swap.Promote, swap.Settle, swap.DrainOut, swap.StepDown}).Draw(t, "failing at"),
+			After: rapid.IntRange(0, 8).Draw(t, "failing after"),
+			Kind:  rapid.SampledFrom([]string{"crash", "pause", "network lost"}).Draw(t, "failing by"),
+			Host:  p.In, For: 400 * time.Second,
+		}}, p.Faults...)
+	}
+	if rapid.IntRange(0, 3).Draw(t, "back") == 0 {
+		p.Back = faults.Draw(t, "faults on the way back")
+	}
+	if rapid.IntRange(0, 5).Draw(t, "stale") == 0 {
+		p.Stale = host.Draw(t, "stale on")
 	}
 	return p
 }
@@ -164,8 +201,33 @@ func live(p plan) (r *run, wrong []string) {
 			Namespace: "default", Name: "web", UID: "web", Owner: "ReplicaSet",
 		}})
 	}
-	r.request(p.Out, p.In)
-	for _, f := range p.Faults {
+	if p.Stale != "" {
+		r.w.Edit("an old removed-node-name", func(a *sim.API) {
+			a.Nodes[p.Stale].Annotations[fleet.AnnotationEtcdRemovedName] = p.Stale + staleMember
+		})
+	}
+	wrong = r.one(before, p.Out, p.In, p.Faults)
+	if p.Back == nil || len(wrong) > 0 {
+		return r, wrong
+	}
+	r.first = r.outcome()
+	before = r.w.Voters()
+	if _, swapped := before[p.In]; !swapped {
+		return r, nil
+	}
+	return r, r.one(before, p.In, p.Out, p.Back)
+}
+
+// one is a request with its faults, and a long quiet time behind it.
+func (r *run) one(before map[string]fleet.MemberID, out, in string, faults []fault) (wrong []string) {
+	r.request(out, in)
+	for _, f := range faults {
+		for range 600 {
+			if f.At == "" || r.turn.Decision.State == f.At {
+				break
+			}
+			r.step()
+		}
 		for range f.After {
 			r.step()
 		}
@@ -180,26 +242,32 @@ func live(p plan) (r *run, wrong []string) {
 	for _, v := range r.w.Violations() {
 		wrong = append(wrong, v.String())
 	}
-	wrong = append(wrong, r.w.Clean()...)
-	wrong = append(wrong, exchanged(before, r.w.Voters(), p)...)
-	return r, wrong
+	for _, c := range r.w.Clean() {
+		if !strings.Contains(c, staleMember) { // left from before, where no swap came to it
+			wrong = append(wrong, c)
+		}
+	}
+	if r.disagreed != "" {
+		wrong = append(wrong, r.disagreed)
+	}
+	return append(wrong, exchanged(before, r.w.Voters(), out, in)...)
 }
 
 // exchanged: the voters are those of before, or with OUT exchanged for IN.
-func exchanged(before, after map[string]fleet.MemberID, p plan) []string {
+func exchanged(before, after map[string]fleet.MemberID, out, in string) []string {
 	var wrong []string
-	_, outStill := after[p.Out]
-	_, inNow := after[p.In]
+	_, outStill := after[out]
+	_, inNow := after[in]
 	if outStill == inNow {
 		wrong = append(wrong, fmt.Sprintf("out votes: %t, in votes: %t", outStill, inNow))
 	}
 	for host, id := range before {
-		if got := after[host]; host != p.Out && got != id {
+		if got := after[host]; host != out && got != id {
 			wrong = append(wrong, fmt.Sprintf("the member of %s was %s and is %s", host, id, got))
 		}
 	}
 	for host := range after {
-		if _, was := before[host]; !was && host != p.In {
+		if _, was := before[host]; !was && host != in {
 			wrong = append(wrong, host+" became a voter")
 		}
 	}
@@ -236,6 +304,9 @@ func TestWhateverFailsTheInvariantsHoldAndTheSwapEnds(t *testing.T) {
 			p := drawPlan(t)
 			r, wrong := live(p)
 			outcomes[r.outcome()]++
+			if r.first != "" {
+				outcomes["there and back"]++
+			}
 			if len(wrong) == 0 {
 				return
 			}
