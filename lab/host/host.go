@@ -306,3 +306,22 @@ func (h *Host) restoreRules(ctx context.Context, script string) error {
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// Link makes a symbolic link on the host, replacing what is there. The target is as the host sees it.
+func (h *Host) Link(target, path string) error {
+	err := func() error {
+		parent := h.Path(filepath.Dir(path))
+		at := filepath.Join(parent, filepath.Base(path))
+		if err := os.MkdirAll(parent, 0o755); err != nil {
+			return err
+		}
+		if err := os.RemoveAll(at); err != nil {
+			return err
+		}
+		return os.Symlink(target, at)
+	}()
+	if err != nil {
+		return fmt.Errorf("link %s on %s: %w", path, h.name, h.inside(err))
+	}
+	return nil
+}

@@ -1,0 +1,211 @@
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/exadev/regrade/lab/host"
+	"github.com/exadev/regrade/lab/preflight"
+)
+
+// Environment of a lab test.
+const (
+	// EnvLab set to "off" skips lab tests.
+	EnvLab = "LAB"
+	// EnvKeep set to 1 leaves the hosts running when the test has ended.
+	EnvKeep = "LAB_KEEP"
+	// EnvTrace set to 1 prints every command of the lab.
+	EnvTrace = "LAB_TRACE"
+	// EnvLogs is the folder for the logs of failed tests; default: failed, in the lab's cache.
+	EnvLogs = "LAB_LOGS"
+)
+
+// How long the set-up may take. A machine that compiles something else beside it is slow.
+const (
+	firstLimit = 3 * time.Minute
+	joinLimit  = 4 * time.Minute
+)
+
+// Cluster is k3s on the lab's hosts.
+type Cluster struct {
+	Spec     Spec
+	Lab      *host.Lab
+	Binaries Binaries
+	// Logf says what happens.
+	Logf func(format string, args ...any)
+
+	mu    sync.Mutex
+	admin []byte
+	api   *API
+	etcd  *tls.Config
+}
+
+// Start makes the cluster for one test: every node Ready, every server a voter, regrade's daemons running unless the spec leaves
+// them away. At the end of a failed test the logs of all hosts are collected, then the hosts go (or stay, with LAB_KEEP=1).
+func Start(t testing.TB, spec Spec) *Cluster {
+	t.Helper()
+	if os.Getenv(EnvLab) == "off" {
+		t.Skip("LAB=off")
+	}
+	if ok, reason := preflight.CanRun(); !ok {
+		t.Fatal(reason)
+	}
+	began := time.Now()
+	c := &Cluster{Spec: spec, Logf: func(format string, args ...any) {
+		t.Logf("%6.1fs "+format, append([]any{time.Since(began).Seconds()}, args...)...)
+	}}
+	if err := c.prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.end(t.Failed(), t.Name()); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := c.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.Logf("cluster is up: %s", strings.Join(c.names(nil), " "))
+	return c
+}
+
+// prepare makes the hosts with all that is on their disks.
+func (c *Cluster) prepare(ctx context.Context) error {
+	if err := c.Spec.check(); err != nil {
+		return err
+	}
+	var err error
+	if c.Spec.Units == "" && !c.Spec.WithoutRegrade {
+		if c.Spec.Units, err = findUnits(ctx); err != nil {
+			return err
+		}
+	}
+	if c.Binaries, err = Build(ctx, !c.Spec.WithoutRegrade, c.Logf); err != nil {
+		return err
+	}
+	options := host.Options{
+		Packages: c.Spec.Packages, Logf: c.Logf,
+		Binds: map[string]string{"/usr/local/bin/k3s": c.Binaries.K3s},
+	}
+	if !c.Spec.WithoutRegrade {
+		options.Binds["/usr/local/bin/regrade"] = c.Binaries.Regrade
+	}
+	if c.Binaries.Real {
+		options.Packages = slices.Concat(options.Packages, realPackages)
+	}
+	if os.Getenv(EnvTrace) != "" {
+		options.Trace = c.Logf
+	}
+	if c.Lab, err = host.New(ctx, options); err != nil {
+		return err
+	}
+	for _, spec := range c.Spec.Hosts {
+		if _, err := c.Lab.AddHost(ctx, spec.Name); err != nil {
+			return errors.Join(err, c.Lab.Close())
+		}
+	}
+	for _, h := range c.Lab.Hosts() {
+		if err := c.provision(h); err != nil {
+			return errors.Join(err, c.Lab.Close())
+		}
+	}
+	return nil
+}
+
+// start boots the first host, then the others side by side.
+func (c *Cluster) start(ctx context.Context) error {
+	hosts := c.Lab.Hosts()
+	if err := c.Lab.Boot(ctx, hosts[0]); err != nil {
+		return err
+	}
+	if err := c.AwaitAPI(ctx, firstLimit, hosts[0]); err != nil {
+		return err
+	}
+	c.Logf("%s serves the API", hosts[0].Name())
+	if len(hosts) > 1 {
+		if err := c.Lab.Boot(ctx, hosts[1:]...); err != nil {
+			return err
+		}
+	}
+	if err := c.AwaitNodesReady(ctx, joinLimit, c.names(nil)...); err != nil {
+		return err
+	}
+	isServer := func(h HostSpec) bool { return h.Role == Server }
+	if err := c.AwaitVoters(ctx, joinLimit, c.names(isServer)...); err != nil {
+		return err
+	}
+	for _, h := range hosts {
+		if c.Spec.host(h.Name()).Role != Server {
+			continue
+		}
+		if err := c.AwaitAPI(ctx, joinLimit, h); err != nil {
+			return err
+		}
+		if err := c.AwaitUnit(ctx, joinLimit, h, ServerUnit, "active"); err != nil {
+			return err
+		}
+	}
+	if c.Spec.WithoutRegrade {
+		return nil
+	}
+	return c.installRegrade(ctx)
+}
+
+func (c *Cluster) names(keep func(HostSpec) bool) []string {
+	var names []string
+	for _, h := range c.Spec.Hosts {
+		if keep == nil || keep(h) {
+			names = append(names, h.Name)
+		}
+	}
+	return names
+}
+
+// Host gives the host of that name; an unknown name is a fault of the test and panics.
+func (c *Cluster) Host(name string) *host.Host {
+	h := c.Lab.Host(name)
+	if h == nil {
+		panic("no host " + name + " in this cluster")
+	}
+	return h
+}
+
+// end collects the logs of a failed test and takes the lab down or keeps it.
+func (c *Cluster) end(failed bool, name string) error {
+	var errs []error
+	if failed {
+		folder, err := c.CollectInto(context.Background(), name)
+		errs = append(errs, err)
+		c.Logf("logs of all hosts: %s", folder)
+	}
+	if os.Getenv(EnvKeep) == "1" {
+		how, err := c.Lab.Keep()
+		if err == nil {
+			c.Logf("%s", how)
+			return errors.Join(errs...)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(append(errs, c.Lab.Close())...)
+}
+
+// Invariant is a check at the end of a scenario.
+type Invariant struct {
+	Name string
+	Err  error
+}
+
+func (i Invariant) String() string {
+	if i.Err != nil {
+		return fmt.Sprintf("BROKEN %s: %v", i.Name, i.Err)
+	}
+	return "holds  " + i.Name
+}

@@ -1,0 +1,79 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Role of k3s on a host at the start.
+type Role string
+
+// Roles.
+const (
+	Server Role = "server"
+	Agent  Role = "agent"
+)
+
+// HostSpec is one host of a cluster.
+type HostSpec struct {
+	Name string
+	Role Role
+	// Standby: the host is eligible, and staged: it has the server's configuration while it runs as an agent. Servers are
+	// always eligible.
+	Standby bool
+	// Unstaged takes the server's configuration and token off an eligible agent.
+	Unstaged bool
+	// Labels of the Node besides the eligible label.
+	Labels map[string]string
+	// Server holds keys of server.yaml that replace the usual ones on this host; a nil value drops the key.
+	Server map[string]any
+	// Agent is the same for agent.yaml.
+	Agent map[string]any
+}
+
+// Spec is a cluster. The first host starts it.
+type Spec struct {
+	Hosts []HostSpec
+	// Units is the folder of the shipped unit files. Empty: deploy/units or internal/manifests/units of the project.
+	Units string
+	// Env is set for both k3s units (the stand-in's switches).
+	Env map[string]string
+	// HostSettings are keys of /etc/regrade/host.yaml besides the usual ones.
+	HostSettings map[string]any
+	// WithoutRegrade makes a cluster that has never heard of regrade: units as k3s's install script writes them, each host with the
+	// one of its role enabled.
+	WithoutRegrade bool
+	// Packages of Debian on the hosts besides the usual ones.
+	Packages []string
+}
+
+// Standard is three servers n1 (which starts the cluster), n2, n3 and the standby n4.
+func Standard() Spec {
+	return Spec{Hosts: []HostSpec{
+		{Name: "n1", Role: Server}, {Name: "n2", Role: Server}, {Name: "n3", Role: Server},
+		{Name: "n4", Role: Agent, Standby: true},
+	}}
+}
+
+func (s Spec) check() error {
+	if len(s.Hosts) == 0 || s.Hosts[0].Role != Server {
+		return fmt.Errorf("cluster: the first host has to be a server")
+	}
+	for _, h := range s.Hosts {
+		if h.Role != Server && h.Role != Agent {
+			return fmt.Errorf("cluster: host %s has role %q", h.Name, h.Role)
+		}
+	}
+	return nil
+}
+
+func (s Spec) host(name string) HostSpec {
+	if i := slices.IndexFunc(s.Hosts, func(h HostSpec) bool { return h.Name == name }); i >= 0 {
+		return s.Hosts[i]
+	}
+	return HostSpec{}
+}
+
+func (h HostSpec) eligible() bool { return h.Role == Server || h.Standby }
+
+func (h HostSpec) staged() bool { return h.eligible() && !h.Unstaged }
