@@ -127,7 +127,7 @@ func (s *server) watchEtcd(etcd *parts.Etcd) {
 			s.log.Info("etcd serves")
 		case parts.EventRemoved:
 			removed = true
-			if !e.Served && !s.b.TombstoneWhenDown {
+			if !e.Running && !s.b.TombstoneWhenDown {
 				s.log.Error("etcd exited: the member has been permanently removed from the cluster; data-dir used by this member must be removed")
 				continue
 			}
