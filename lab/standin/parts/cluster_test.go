@@ -256,8 +256,20 @@ func TestAKubeletRegistersRunsPodsAndComesBack(t *testing.T) {
 	if node.Labels["example.com/lab"] != "yes" || node.Spec.ProviderID != "k3s://one" {
 		t.Errorf("labels %v, provider id %q", node.Labels, node.Spec.ProviderID)
 	}
-	if _, err := c.client.CoordinationV1().Leases("kube-node-lease").Get(t.Context(), "one", metav1.GetOptions{}); err != nil {
-		t.Errorf("Lease of the Node: %v", err)
+	wait, cancelWait := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancelWait()
+	retry(t, wait, "Lease of the Node", func() error {
+		_, err := c.client.CoordinationV1().Leases("kube-node-lease").Get(wait, "one", metav1.GetOptions{})
+		return err
+	})
+
+	// k3s-facts §14.3: what other hosts are told is the supervisor's port.
+	endpoints, err := c.client.DiscoveryV1().EndpointSlices("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if port := *endpoints.Ports[0].Port; port != 6443 {
+		t.Errorf("the kubernetes Service's endpoints name port %d, want 6443", port)
 	}
 
 	c.createPod(t, "runner", "run.sh")

@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/component-base/cli"
-	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 )
@@ -237,7 +236,7 @@ func WaitAPIReady(ctx context.Context, hostPort string, client TLSFiles) error {
 	}
 }
 
-func runAPIServer(args []string) int { return runCobra(apiserver.NewAPIServerCommand(), args) }
+func runAPIServer(args []string) int { return runCobra(apiServerCommand(), args) }
 func runControllerManager(args []string) int {
 	return runCobra(controllermanager.NewControllerManagerCommand(), args)
 }

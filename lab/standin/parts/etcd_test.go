@@ -13,6 +13,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 )
 
 func etcdClient(t *testing.T, dir string, endpoints ...string) *clientv3.Client {
@@ -29,7 +30,8 @@ func etcdClient(t *testing.T, dir string, endpoints ...string) *clientv3.Client 
 	roots.AppendCertsFromPEM(ca)
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: endpoints, DialTimeout: 5 * time.Second,
-		TLS: &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: roots},
+		TLS:    &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: roots},
+		Logger: zap.NewNop(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -54,6 +56,15 @@ func add(t *testing.T, client *clientv3.Client, cfg EtcdConfig) (*Etcd, *etcdser
 		return err
 	})
 	return etcd, added.Member
+}
+
+// remove repeats while etcd holds the cluster for unhealthy: for 5 s after a member came.
+func remove(t *testing.T, ctx context.Context, client *clientv3.Client, member *etcdserverpb.Member) {
+	t.Helper()
+	retry(t, ctx, "remove a member", func() error {
+		_, err := client.MemberRemove(ctx, member.ID)
+		return err
+	})
 }
 
 func retry(t *testing.T, ctx context.Context, what string, try func() error) {
@@ -102,10 +113,8 @@ func TestAMemberTellsOfItsRemovalWhetherItRunsOrStartsLater(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
+	remove(t, ctx, client, thirdMember)
 	removed := time.Now()
-	if _, err := client.MemberRemove(ctx, thirdMember.ID); err != nil {
-		t.Fatal(err)
-	}
 	event := await(t, third, EventRemoved, 5*time.Second)
 	t.Logf("three heard of its removal after %v", time.Since(removed))
 	if !event.Running {
@@ -126,9 +135,7 @@ func TestAMemberTellsOfItsRemovalWhetherItRunsOrStartsLater(t *testing.T) {
 	// One of two voters is down now: a removal needs both, so two must come back first.
 	second = start(t, existing(two))
 	await(t, second, EventReady, 20*time.Second)
-	if _, err := client.MemberRemove(ctx, secondMember.ID); err != nil {
-		t.Fatal(err)
-	}
+	remove(t, ctx, client, secondMember)
 	if event := await(t, second, EventRemoved, 5*time.Second); !event.Running {
 		t.Errorf("removal of a running member is told as %+v, want running", event)
 	}

@@ -108,7 +108,15 @@ func serveEtcd(file string, r *reporter) error {
 			}
 			return fmt.Errorf("etcd server: %w", err)
 		case err := <-server.Err():
-			return fmt.Errorf("etcd listener: %w", err)
+			// A listener may tell of etcd's own stop before etcd does.
+			select {
+			case <-server.Server.StopNotify():
+				return nil
+			case <-signals:
+				return nil
+			case <-time.After(2 * time.Second):
+				return fmt.Errorf("etcd listener: %w", err)
+			}
 		case <-server.Server.StopNotify():
 			return nil
 		case <-signals:
