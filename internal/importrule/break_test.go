@@ -29,6 +29,8 @@ func TestEachBreachIsFound(t *testing.T) {
 		"Kubernetes outside its package":          {pkg{ImportPath: module + "/internal/controller", Imports: []string{"k8s.io/api/core/v1"}}, "only in internal/kube"},
 		"etcd outside its package":                {pkg{ImportPath: module + "/internal/hostd", Imports: []string{"go.etcd.io/etcd/client/v3"}}, "only in internal/etcd"},
 		"D-Bus outside its package":               {pkg{ImportPath: module + "/internal/hostd", Imports: []string{"github.com/coreos/go-systemd/v22/dbus"}}, "D-Bus only"},
+		"the product runs etcd":                   {pkg{ImportPath: module + "/internal/etcd", Imports: []string{"go.etcd.io/etcd/server/v3/embed"}}, "tests and the demo"},
+		"a shipped package runs the demo etcd":    {pkg{ImportPath: module + "/internal/cli", Imports: []string{module + "/internal/etcd/embedded"}}, "tests and the demo"},
 		"the product imports the lab":             {pkg{ImportPath: module + "/internal/hostd", Imports: []string{module + "/lab/host"}}, "test tool"},
 		"a shipped package imports the simulator": {pkg{ImportPath: module + "/internal/cli", Imports: []string{module + "/internal/sim"}}, "for tests and the demo"},
 		"a package nobody gave a ring":            {pkg{ImportPath: module + "/internal/surprise"}, "has no ring"},
@@ -36,6 +38,7 @@ func TestEachBreachIsFound(t *testing.T) {
 		"pure imports pure":                {pkg{ImportPath: module + "/internal/swap", Imports: []string{module + "/internal/fleet", "time", "encoding/json"}}, ""},
 		"an adapter imports a port":        {pkg{ImportPath: module + "/internal/kube", Imports: []string{module + "/internal/observe", "k8s.io/api/core/v1"}}, ""},
 		"a generator beside a pure one":    {pkg{ImportPath: module + "/internal/swap/diagram", Name: "main", Imports: []string{"os", module + "/internal/swap"}}, ""},
+		"the demo runs etcd":               {pkg{ImportPath: module + "/cmd/demo", Name: "main", Imports: []string{module + "/internal/etcd/embedded"}}, ""},
 		"the demo uses the simulator":      {pkg{ImportPath: module + "/cmd/demo", Name: "main", Imports: []string{module + "/internal/sim"}}, ""},
 		"a folder below a loop is its own": {pkg{ImportPath: module + "/internal/hostd", Imports: []string{module + "/internal/hostd/steps"}}, ""},
 	} {

@@ -50,8 +50,8 @@ func checkImports(p pkg, standard map[string]bool) []string {
 			switch {
 			case !known:
 				// said once, at the package itself
-			case below(target, "internal/sim") && !slices.ContainsFunc(simOnly, func(d string) bool { return below(rel, d) }):
-				say(target, "the simulated cluster is for tests and the demo")
+			case demo(target) != "" && !below(rel, "cmd/demo") && demo(rel) == "":
+				say(target, demo(target))
 			case theirs > ours:
 				say(target, outward[ours])
 			case theirs == ours && sameRing[ours] != "" && !family(rel, target):
@@ -64,13 +64,21 @@ func checkImports(p pkg, standard map[string]bool) []string {
 				say(imported, "a pure package has no foreign dependency")
 			}
 		}
-		for _, f := range foreign {
-			if strings.HasPrefix(imported, f.prefix) && !slices.ContainsFunc(f.only, func(d string) bool { return below(rel, d) }) {
-				say(imported, f.reason)
-			}
+		if f, ok := foreignOf(imported); ok && !slices.ContainsFunc(f.only, func(d string) bool { return below(rel, d) }) {
+			say(imported, f.reason)
 		}
 	}
 	return bad
+}
+
+// demo is why a package is not for the product, empty for one that is.
+func demo(rel string) string {
+	for dir, reason := range demoOnly {
+		if below(rel, dir) {
+			return reason
+		}
+	}
+	return ""
 }
 
 // family: a package and those in folders below it are one room.

@@ -104,17 +104,21 @@ var clockNames = set("Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Ti
 // printNames are the names of package fmt that read or write the terminal.
 var printNames = set("Print", "Printf", "Println", "Scan", "Scanf", "Scanln")
 
-// foreign gives each foreign client its package: an import path that begins
-// with the key is allowed in these packages and below only. Tests are free: they
-// may check what a client wrote with the client's own types.
-var foreign = []struct {
-	prefix string
-	only   []string
+// client is a foreign client and the packages it may be imported in.
+type client struct {
+	prefix string   // of import paths
+	only   []string // these packages and below
 	reason string
-}{
+}
+
+// foreign gives each foreign client its package; of two rows the longer prefix
+// counts. Tests are free: they may check what a client wrote with the client's
+// own types.
+var foreign = []client{
 	{"k8s.io/", []string{"internal/kube"}, "Kubernetes only in internal/kube: decisions and loops work on our own types"},
 	{"sigs.k8s.io/controller-runtime", []string{"internal/kube"}, "Kubernetes only in internal/kube: decisions and loops work on our own types"},
 	{"go.etcd.io/", []string{"internal/etcd"}, "etcd's client only in internal/etcd: member ids and errors are converted at that edge"},
+	{"go.etcd.io/etcd/server", []string{"internal/etcd/embedded"}, "etcd's server is for tests and the demo; the product talks to k3s's"},
 	{"github.com/coreos/go-systemd", []string{"internal/platform/systemd"}, "D-Bus only in internal/platform/systemd: a host is changed through the platform port"},
 	{"github.com/godbus", []string{"internal/platform/systemd"}, "D-Bus only in internal/platform/systemd: a host is changed through the platform port"},
 	{"github.com/moby", []string{"internal/platform/docker"}, "Docker only in internal/platform/docker: a host is changed through the platform port"},
@@ -125,8 +129,20 @@ var foreign = []struct {
 	{module + "/tools", nil, "tools are not part of the product"},
 }
 
-// simOnly: the simulated cluster is for tests and the demo.
-var simOnly = []string{"cmd/demo", "internal/sim"}
+func foreignOf(imported string) (best client, ok bool) {
+	for _, f := range foreign {
+		if strings.HasPrefix(imported, f.prefix) && len(f.prefix) > len(best.prefix) {
+			best, ok = f, true
+		}
+	}
+	return best, ok
+}
+
+// demoOnly are packages that tests and the demo use and no shipped package.
+var demoOnly = map[string]string{
+	"internal/sim":           "the simulated cluster is for tests and the demo",
+	"internal/etcd/embedded": "etcd's server is for tests and the demo; the product talks to k3s's",
+}
 
 func set(names ...string) map[string]bool {
 	m := map[string]bool{}
