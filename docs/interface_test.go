@@ -32,6 +32,7 @@ func TestTheInterfacePageListsWhatTheCodeFixes(t *testing.T) {
 		"fleet":        constantsOf(t, "../internal/fleet"),
 		"keys":         keysOf(fleet.DefaultKeys()),
 		"codes":        reasonCodes(t),
+		"settings":     settings(t),
 		"json status":  fields(reflect.TypeFor[status.Status](), shared),
 		"json report":  fields(reflect.TypeFor[status.Report](), shared),
 		"json record":  fields(reflect.TypeFor[status.Record](), shared),
@@ -144,6 +145,29 @@ func keysOf(k fleet.Keys) []string {
 		values = append(values, m.Call(nil)[0].String())
 	}
 	return values
+}
+
+var variable = regexp.MustCompile(`"((?:FLEET_ROLE|NODE_RECOVERY|HEARTBEAT|FLEET_ALERT)_[A-Z_]+[A-Z])"`)
+
+// settings are the environment variables that the product's sources name.
+func settings(t *testing.T) []string {
+	t.Helper()
+	var names []string
+	err := filepath.WalkDir("../internal", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		src, err := os.ReadFile(path)
+		for _, m := range variable.FindAllSubmatch(src, -1) {
+			names = append(names, string(m[1]))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // reasonCodes are the values of all constants named Code… in the product.
