@@ -17,6 +17,9 @@ func TestMain(m *testing.M) {
 	if status, ok := Dispatch(os.Args); ok {
 		os.Exit(status)
 	}
+	if socket := os.Getenv(parentOf); socket != "" {
+		os.Exit(beParent(socket))
+	}
 	os.Exit(m.Run())
 }
 
