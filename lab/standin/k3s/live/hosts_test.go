@@ -350,7 +350,7 @@ func (l *lab) until(within time.Duration, what string, f func() bool) time.Durat
 func getNode(t *testing.T, c kubernetes.Interface, name string) *corev1.Node {
 	t.Helper()
 	var last error
-	for range 20 {
+	for range 120 {
 		n, err := c.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
 		if err == nil {
 			return n
