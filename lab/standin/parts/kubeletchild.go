@@ -18,6 +18,8 @@ import (
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	internalapi "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	apitest "k8s.io/cri-api/pkg/apis/testing"
 	remote "k8s.io/cri-client/pkg"
 	"k8s.io/klog/v2"
@@ -70,9 +72,13 @@ func serveKubelet(ctx context.Context, cfg KubeletConfig) error {
 	if err != nil {
 		return fmt.Errorf("kubelet runtime client: %w", err)
 	}
+	watched := &watchedRuntime{RuntimeService: runtimeService, listed: make(chan struct{}, 1)}
 	hollow := kubemark.NewHollowKubelet(flags, settings, client, heartbeat,
-		&machine{cores: orDefault(cfg.Cores, 4), memory: orDefault(cfg.MemoryBytes, 8<<30), Fake: cadvisortest.Fake{NodeName: cfg.NodeName}},
-		apitest.NewFakeImageService(), runtimeService, cm.NewStubContainerManager())
+		&machine{
+			Fake: cadvisortest.Fake{NodeName: cfg.NodeName}, listed: watched.listed,
+			cores: orDefault(cfg.Cores, 4), memory: orDefault(cfg.MemoryBytes, 8<<30),
+		},
+		apitest.NewFakeImageService(), watched, cm.NewStubContainerManager())
 	if settings.EnableServer {
 		tls, err := kubeletapp.InitializeTLS(ctx, flags, settings)
 		if err != nil {
@@ -140,11 +146,44 @@ func kubeletSettings(cfg KubeletConfig) (*options.KubeletFlags, *kubeletconfig.K
 	return flags, settings, nil
 }
 
+// watchedRuntime tells when containers were listed.
+type watchedRuntime struct {
+	internalapi.RuntimeService
+	listed chan struct{}
+}
+
+// ListContainers lists, and says so without waiting for anyone.
+func (w *watchedRuntime) ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
+	containers, err := w.RuntimeService.ListContainers(ctx, filter)
+	select {
+	case w.listed <- struct{}{}:
+	default:
+	}
+	return containers, err
+}
+
 // machine says the Node's capacity in place of cAdvisor.
 type machine struct {
 	cadvisortest.Fake
+	listed <-chan struct{}
 	cores  int
 	memory uint64
+}
+
+// Start takes as long as the kubelet needs to look at its pods once. The kubelet reports its Node only after
+// this; a cAdvisor that starts in no time, unlike the real one, makes a restarted kubelet report "PLEG is not
+// healthy" first, and then the Node is NotReady for 10 s.
+func (m *machine) Start() error {
+	select {
+	case <-m.listed: // an earlier listing: not the one that counts
+	default:
+	}
+	select {
+	case <-m.listed:
+		time.Sleep(50 * time.Millisecond)
+	case <-time.After(2 * time.Second):
+	}
+	return nil
 }
 
 func (m *machine) MachineInfo() (*cadvisorapi.MachineInfo, error) {
