@@ -125,6 +125,11 @@ func (c *Controller) Pass(ctx context.Context) Turn {
 	return t
 }
 
+// Look observes and does nothing else, so that a later Pass knows what changes.
+func (c *Controller) Look(ctx context.Context) (observe.Sight, error) {
+	return c.observer.Observe(ctx, time.Now())
+}
+
 // act renews the Lease and carries out the action. An action is not begun when
 // the renewal fails: the Lease may be another's by now.
 func (c *Controller) act(ctx context.Context, d swap.Decision, o *swap.Observation, st *status.Status) (bool, error) {
@@ -144,6 +149,7 @@ func (c *Controller) act(ctx context.Context, d swap.Decision, o *swap.Observati
 	}
 	if eff.Status != nil {
 		carry(st, eff.Status)
+		st.Swap = nil
 	}
 	return true, nil
 }

@@ -26,8 +26,8 @@ func (e *Executor) judgeLease(l lease.Lease, a swap.Action, o *swap.Observation)
 	switch a.Kind {
 	case swap.Uncordon, swap.Untaint, swap.CleanNode, swap.ClearSwap, swap.ClearSnapshotRequest, swap.Conclude:
 		// The end of a swap and the clean-up owed after it may find the Lease
-		// released. It is never another's meanwhile.
-		if l.At(o.Now) == lease.Free {
+		// released or run out. It is never another's meanwhile.
+		if l.At(o.Now) != lease.Held {
 			return nil
 		}
 	case swap.TakeOver:

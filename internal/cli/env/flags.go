@@ -2,7 +2,6 @@ package env
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -46,12 +45,12 @@ func Read(cmd *cobra.Command, getenv func(string) string) error {
 	return first
 }
 
-// Variables are the bound variables of a command, sorted.
-func Variables(cmd *cobra.Command) []string {
-	var names []string
-	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Annotations[annotation]...) })
-	slices.Sort(names)
-	return names
+// Variable is the variable that a flag is bound to, empty for none.
+func Variable(f *pflag.Flag) string {
+	if names := f.Annotations[annotation]; len(names) > 0 {
+		return names[0]
+	}
+	return ""
 }
 
 // Seconds is a flag that takes a whole number of seconds, as the *_SECONDS

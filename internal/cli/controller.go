@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exadev/regrade/internal/cli/env"
+	"github.com/exadev/regrade/internal/controller"
+	"github.com/exadev/regrade/internal/obs"
+)
+
+func newController(e env.Env, d Deps) *cobra.Command {
+	var s settings
+	var once bool
+	var format, level string
+	cmd := &cobra.Command{
+		Use:   "controller",
+		Short: "Decide and carry out swaps: the loop of the fleet-role Deployment",
+		Long: `Controller observes the fleet, decides the next step of a swap, carries out at
+most one action and publishes the status, again and again. It makes every
+change on the API and none on a host.
+
+With --once it ends after one pass. It first looks until the hosts' reports have
+been seen to change, which takes up to two periods: a report counts as fresh
+only when it changed while somebody looked.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := s.read(cmd, e); err != nil {
+				return err
+			}
+			protected, err := s.protected()
+			if err != nil {
+				return err
+			}
+			log, err := obs.NewLogger(e.Err, format, level)
+			if err != nil {
+				return env.Usage("%v", err)
+			}
+			cluster, err := s.connect(d)
+			if err != nil {
+				return failed(err)
+			}
+			c := controller.New(cluster, d.Rules, controller.Settings{
+				Self: ownID(s.self), Policy: s.policy, LeaseDuration: s.lease,
+				ActuatorConfigMap: s.actuators, Protected: protected, Log: log,
+			})
+			log.Info("controller started", "version", version(), "dry_run", s.policy.DryRun, "target", s.policy.Target, "period", s.policy.Period.String())
+			if once {
+				return failed(passOnce(cmd.Context(), c, 2*s.policy.Period, d.Look))
+			}
+			c.Run(cmd.Context(), cluster, nil)
+			return nil
+		},
+	}
+	s.flags(cmd.Flags())
+	cmd.Flags().BoolVar(&once, "once", false, "end after one pass")
+	cmd.Flags().StringVar(&s.self, "self", "", "this controller's own id: its pod's UID; default: made up")
+	env.Bind(cmd.Flags(), "self", "FLEET_ROLE_SELF")
+	cmd.Flags().StringVar(&format, "log-format", "text", "text or json")
+	env.Bind(cmd.Flags(), "log-format", "FLEET_ROLE_LOG_FORMAT")
+	cmd.Flags().StringVar(&level, "log-level", "info", "debug, info, warn or error")
+	env.Bind(cmd.Flags(), "log-level", "FLEET_ROLE_LOG_LEVEL")
+	return cmd
+}
+
+// passOnce looks until what the hosts report is fresh, or for limit, and then
+// makes one pass.
+func passOnce(ctx context.Context, c *controller.Controller, limit, look time.Duration) error {
+	end := time.Now().Add(limit)
+	for {
+		sight, err := c.Look(ctx)
+		if err == nil && settled(&sight.Observation) || !time.Now().Before(end) {
+			break
+		}
+		if !pause(ctx, look) {
+			return ctx.Err()
+		}
+	}
+	t := c.Pass(ctx)
+	if t.Err != nil {
+		return t.Err
+	}
+	return t.PublishErr
+}

@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/exadev/regrade/internal/cli/env"
+	"github.com/exadev/regrade/internal/manifests"
+)
+
+func newManifests(e env.Env) *cobra.Command {
+	var s settings
+	m := manifests.Settings{Controller: true}
+	cmd := &cobra.Command{
+		Use:   "manifests",
+		Short: "Print what is installed in the cluster, for kubectl apply -f -",
+		Long: `Manifests prints namespace, service accounts, rights, the controller's
+Deployment and the Secret with the host daemons' token. Settings given here as
+flags or variables become the Deployment's.
+
+The two ConfigMaps are not among them: the controller makes them where they are
+absent, and what they hold is live. --configmaps prints them without data, for
+kubectl create.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := s.read(cmd, e); err != nil {
+				return err
+			}
+			if _, err := s.protected(); err != nil {
+				return err
+			}
+			m.Namespace, m.ActuatorConfigMap = s.namespace, s.actuators
+			m.Env = variables(cmd.Flags())
+			objects, err := manifests.Objects(m)
+			if err != nil {
+				return env.Usage("%v", err)
+			}
+			raw, err := manifests.YAML(objects)
+			if err != nil {
+				return failed(err)
+			}
+			_, err = e.Out.Write(raw)
+			return failed(err)
+		},
+	}
+	s.flags(cmd.Flags())
+	cmd.Flags().StringVar(&m.Image, "image", "ghcr.io/exadev/regrade:"+version(), "image of the controller")
+	env.Bind(cmd.Flags(), "image", "FLEET_ROLE_IMAGE")
+	cmd.Flags().BoolVar(&m.ConfigMaps, "configmaps", false, "print the ConfigMaps, too, without data")
+	cmd.Flags().BoolVar(&m.Controller, "deployment", true, "print the controller's Deployment")
+	return cmd
+}
+
+// variables are the Deployment's: every setting that has a variable, as it
+// stands after flags and environment, lengths of time in seconds.
+func variables(fs *pflag.FlagSet) []manifests.Var {
+	var vars []manifests.Var
+	fs.VisitAll(func(f *pflag.Flag) {
+		name := env.Variable(f)
+		value := f.Value.String()
+		if !strings.HasPrefix(name, "FLEET_ROLE_") || f.Name == "image" || value == "" {
+			return
+		}
+		if strings.HasSuffix(name, "_SECONDS") {
+			if d, err := env.ParseSeconds(value); err == nil {
+				value = strconv.FormatInt(int64(d/time.Second), 10)
+			}
+		}
+		vars = append(vars, manifests.Var{Name: name, Value: value})
+	})
+	return vars
+}

@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"crypto/rand"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/exadev/regrade/internal/cli/env"
+	"github.com/exadev/regrade/internal/controller"
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/kube"
+	"github.com/exadev/regrade/internal/swap"
+)
+
+// access are the settings of every command that reads the cluster.
+type access struct {
+	kubeconfig, context, servers string
+	namespace, actuators         string
+}
+
+func (a *access) flags(fs *pflag.FlagSet) {
+	fs.StringVar(&a.kubeconfig, "kubeconfig", "", "kubeconfig file; default: the pod's service account, else what kubectl takes")
+	fs.StringVar(&a.context, "context", "", "context in the kubeconfig")
+	fs.StringVar(&a.servers, "servers", "", "API servers to try in this order, comma-separated, in place of the configured one")
+	fs.StringVar(&a.namespace, "namespace", fleet.DefaultNamespace, "namespace of regrade's own objects")
+	fs.StringVar(&a.actuators, "actuator-configmap", fleet.ConfigMapActuators, "ConfigMap of the host daemons' reports")
+	env.Bind(fs, "servers", "FLEET_ROLE_API_SERVERS")
+	env.Bind(fs, "namespace", "FLEET_ROLE_NAMESPACE")
+	env.Bind(fs, "actuator-configmap", "FLEET_ROLE_ACTUATOR_CONFIGMAP")
+}
+
+func (a *access) connect(d Deps) (Cluster, error) {
+	servers, err := kube.ParseServers(a.servers)
+	if err != nil {
+		return nil, env.Usage("%v", err)
+	}
+	if a.namespace == "" {
+		return nil, env.Usage("the namespace is empty")
+	}
+	return d.Connect(
+		kube.Access{Kubeconfig: a.kubeconfig, Context: a.context, Servers: servers, UserAgent: "regrade/" + version()},
+		kube.Options{Namespace: a.namespace, ActuatorConfigMap: a.actuators},
+	)
+}
+
+// settings are those of every command that decides.
+type settings struct {
+	access
+	policy   swap.Policy
+	prefix   string
+	lease    time.Duration
+	selector string
+	self     string
+}
+
+func (s *settings) flags(fs *pflag.FlagSet) {
+	s.access.flags(fs)
+	s.policy = swap.DefaultPolicy()
+	s.lease = controller.DefaultLeaseDuration
+	p := &s.policy
+	fs.Var(env.Bool{Value: &p.DryRun}, "dry-run", "report automatic swaps only; a request is carried out all the same, and a swap under way is always ended")
+	fs.Lookup("dry-run").NoOptDefVal = "true"
+	env.Bind(fs, "dry-run", "FLEET_ROLE_DRY_RUN")
+	fs.IntVar(&p.Target, "target", p.Target, "number of voters, odd and at least 3")
+	env.Bind(fs, "target", "FLEET_ROLE_TARGET")
+	fs.StringVar(&s.prefix, "label-prefix", fleet.DefaultPrefix, "prefix of regrade's labels, annotations and taint")
+	env.Bind(fs, "label-prefix", "FLEET_ROLE_LABEL_PREFIX")
+	fs.StringVar(&s.selector, "runner-selector", fleet.DefaultRunnerSelector, "label selector of pods that a planned change never cuts")
+	env.Bind(fs, "runner-selector", "FLEET_ROLE_RUNNER_SELECTOR")
+	for _, b := range s.bounds() {
+		fs.Var(env.Seconds{Value: b.value, Min: b.min}, b.flag, b.usage)
+		env.Bind(fs, b.flag, b.variable)
+	}
+}
+
+// bound is one length of time that can be set.
+type bound struct {
+	flag, variable, usage string
+	value                 *time.Duration
+	min                   time.Duration
+}
+
+func (s *settings) bounds() []bound {
+	p := &s.policy
+	return []bound{
+		{"period", "FLEET_ROLE_PERIOD_SECONDS", "time between two passes, reports and samples", &p.Period, time.Second},
+		{"operation-timeout", "FLEET_ROLE_OPERATION_TIMEOUT_SECONDS", "bound of one step of a host", &p.OperationTimeout, time.Second},
+		{"runner-wait", "FLEET_ROLE_RUNNER_WAIT_SECONDS", "how long running jobs are waited for", &p.RunnerWait, 0},
+		{"lease-duration", "FLEET_ROLE_LEASE_SECONDS", "duration of the Lease, renewed in each pass", &s.lease, 10 * time.Second},
+		{"learner-stall", "FLEET_ROLE_LEARNER_STALL_SECONDS", "how long k3s keeps a learner that makes no progress", &p.LearnerStall, time.Second},
+		{"snapshot-timeout", "FLEET_ROLE_SNAPSHOT_SECONDS", "bound of the etcd snapshot", &p.SnapshotTimeout, time.Second},
+		{"drain-timeout", "FLEET_ROLE_DRAIN_SECONDS", "bound of a drain", &p.DrainTimeout, time.Second},
+		{"finish-timeout", "FLEET_ROLE_FINISH_SECONDS", "how long an outgoing host may take to come back as an agent", &p.FinishTimeout, time.Second},
+		{"take-over", "FLEET_ROLE_TAKE_OVER_SECONDS", "how long another controller's Lease must stand still before its swap is taken over", &p.TakeOver, 5 * time.Second},
+		{"cooldown", "FLEET_ROLE_COOLDOWN_SECONDS", "time after a swap without an automatic one", &p.Cooldown, 0},
+		{"abandon-backoff", "FLEET_ROLE_ABANDON_BACKOFF_SECONDS", "time before an abandoned pair is tried again by itself, doubling", &p.AbandonBackoff, 0},
+		{"max-skew", "FLEET_ROLE_MAX_SKEW_SECONDS", "how far a standby's clock may be off the API server's", &p.MaxSkew, time.Second},
+		{"just-now", "FLEET_ROLE_JUST_NOW_SECONDS", "how old a report may be to count as an answer given now", &p.JustNow, time.Second},
+	}
+}
+
+// read finishes the settings: variables, then what hangs together.
+func (s *settings) read(cmd *cobra.Command, e env.Env) error {
+	if err := env.Read(cmd, e.Getenv); err != nil {
+		return err
+	}
+	keys, err := fleet.NewKeys(s.prefix)
+	if err != nil {
+		return env.Usage("%v", err)
+	}
+	s.policy.Keys = keys
+	if s.policy.Target < 3 || s.policy.Target%2 == 0 {
+		return env.Usage("a target of %d voters: want an odd number of at least 3", s.policy.Target)
+	}
+	if s.actuators == fleet.ConfigMapStatus || s.actuators == "" {
+		return env.Usage("the ConfigMap of the reports cannot be %q", s.actuators)
+	}
+	return nil
+}
+
+func (s *settings) protected() (func(map[string]string) bool, error) {
+	f, err := kube.Selector(s.selector)
+	if err != nil {
+		return nil, env.Usage("runner selector: %v", err)
+	}
+	return f, nil
+}
+
+// ownID is the controller's own id: its pod's UID where the Deployment gives
+// it, else one made up for this process.
+func ownID(given string) string {
+	if given != "" {
+		return given
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return host + "-" + rand.Text()[:8]
+}

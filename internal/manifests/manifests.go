@@ -1,0 +1,141 @@
+package manifests
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/exadev/regrade/internal/fleet"
+)
+
+// Var is one environment variable of the controller.
+type Var struct{ Name, Value string }
+
+// Settings of what is rendered.
+type Settings struct {
+	Namespace         string
+	ActuatorConfigMap string
+	Image             string
+	// Env are the controller's variables, in order. FLEET_ROLE_SELF is added.
+	Env []Var
+	// ConfigMaps renders the report map and the status, too, without data. They
+	// are to be created and never replaced: the controller makes them by itself
+	// when they are absent, and what they hold is live (safety rule 25).
+	ConfigMaps bool
+	// Controller renders the Deployment; off where the controller runs outside.
+	Controller bool
+}
+
+// Object is one manifest.
+type Object map[string]any
+
+// Kind, Name and Namespace of an object, for messages and tests.
+func (o Object) Kind() string      { return text(o, "kind") }
+func (o Object) Name() string      { return text(o, "metadata", "name") }
+func (o Object) Namespace() string { return text(o, "metadata", "namespace") }
+
+func text(o map[string]any, path ...string) string {
+	for _, p := range path[:len(path)-1] {
+		next, ok := o[p].(Object)
+		if !ok {
+			return ""
+		}
+		o = next
+	}
+	s, _ := o[path[len(path)-1]].(string)
+	return s
+}
+
+// Objects are all manifests, in an order in which they can be applied.
+func Objects(s Settings) ([]Object, error) {
+	if err := s.check(); err != nil {
+		return nil, fmt.Errorf("manifests: %w", err)
+	}
+	objects := []Object{
+		{"apiVersion": "v1", "kind": "Namespace", "metadata": Object{"name": s.Namespace, "labels": labels("namespace")}},
+		account(s.Namespace, fleet.ServiceAccountController, "controller"),
+		account(s.Namespace, fleet.ServiceAccountHost, "host"),
+	}
+	objects = append(objects, rights(s)...)
+	objects = append(objects, Object{
+		// The token controller fills it in; the host daemons' kubeconfig carries
+		// the token (R-D1-10).
+		"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+		"metadata": Object{
+			"name": HostToken, "namespace": s.Namespace, "labels": labels("host"),
+			"annotations": Object{"kubernetes.io/service-account.name": fleet.ServiceAccountHost},
+		},
+	})
+	if s.ConfigMaps {
+		for _, name := range []string{s.ActuatorConfigMap, fleet.ConfigMapStatus} {
+			objects = append(objects, Object{
+				"apiVersion": "v1", "kind": "ConfigMap",
+				"metadata": Object{
+					"name": name, "namespace": s.Namespace, "labels": labels("controller"),
+					"annotations": Object{CreateOnly: fleet.True},
+				},
+			})
+		}
+	}
+	if s.Controller {
+		objects = append(objects, deployment(s))
+	}
+	return objects, nil
+}
+
+const (
+	// HostToken is the Secret with the host daemons' token.
+	HostToken = fleet.ServiceAccountHost + "-token"
+	// CreateOnly marks a manifest that is created where absent and never replaced.
+	CreateOnly = "regrade.exadev.com/create-only"
+)
+
+func (s Settings) check() error {
+	switch {
+	case s.Namespace == "" || s.ActuatorConfigMap == "":
+		return errors.New("the namespace and the ConfigMap of the reports need names")
+	case s.ActuatorConfigMap == fleet.ConfigMapStatus:
+		return errors.New("reports and status cannot share a ConfigMap")
+	case s.Namespace == fleet.LeaseNamespace || s.Namespace == fleet.KubeletLeaseNamespace:
+		return fmt.Errorf("regrade needs a namespace of its own, not %s", s.Namespace)
+	case s.Controller && s.Image == "":
+		return errors.New("the controller's Deployment needs an image")
+	}
+	return nil
+}
+
+func labels(component string) Object {
+	return Object{
+		"app.kubernetes.io/name": "regrade", "app.kubernetes.io/part-of": "regrade",
+		"app.kubernetes.io/component": component, "app.kubernetes.io/managed-by": "regrade",
+	}
+}
+
+func account(namespace, name, component string) Object {
+	return Object{
+		"apiVersion": "v1", "kind": "ServiceAccount",
+		"metadata": Object{"name": name, "namespace": namespace, "labels": labels(component)},
+		// The Deployment asks for its token itself; nothing else shall get one.
+		"automountServiceAccountToken": false,
+	}
+}
+
+// YAML is all of them as one document stream.
+func YAML(objects []Object) ([]byte, error) {
+	var b bytes.Buffer
+	for _, o := range objects {
+		raw, err := yaml.Marshal(o)
+		if err != nil {
+			return nil, fmt.Errorf("manifests: %s %s: %w", o.Kind(), o.Name(), err)
+		}
+		b.WriteString("---\n")
+		if meta, ok := o["metadata"].(Object); ok && strings.Contains(fmt.Sprint(meta["annotations"]), CreateOnly) {
+			b.WriteString("# Create where absent, never replace: what it holds is live.\n")
+		}
+		b.Write(raw)
+	}
+	return b.Bytes(), nil
+}
