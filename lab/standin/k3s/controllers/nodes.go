@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
@@ -63,7 +64,11 @@ func (n *Nodes) Handle(ctx context.Context, name string, f func(context.Context,
 				continue
 			}
 			if err := f(ctx, node.DeepCopy()); err != nil {
-				n.Log.Error("error syncing node", "node", key, "handler", name, "error", err)
+				level := slog.LevelError
+				if apierrors.IsConflict(err) {
+					level = slog.LevelDebug // another handler was faster; the retry reads the Node again
+				}
+				n.Log.Log(ctx, level, "error syncing node", "node", key, "handler", name, "error", err)
 				q.retry(ctx, key)
 				continue
 			}

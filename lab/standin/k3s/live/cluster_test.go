@@ -15,6 +15,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/exadev/regrade/lab/standin/k3s/membership"
@@ -350,11 +351,15 @@ func TestRows(t *testing.T) {
 // patchLabels deletes labels of a Node.
 func patchLabels(t *testing.T, via *host, node string, labels ...string) {
 	t.Helper()
-	n := getNode(t, via.kube(), node)
+	gone := map[string]any{}
 	for _, k := range labels {
-		delete(n.Labels, k)
+		gone[k] = nil
 	}
-	if _, err := via.kube().CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+	b, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": gone}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := via.kube().CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, b, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
