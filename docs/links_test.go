@@ -47,6 +47,19 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
+var treePath = regexp.MustCompile("`((?:internal|lab|cmd|deploy|docs|tools)/[A-Za-z0-9_./-]*)`")
+
+// A page that sends its reader to a folder that is gone is worse than none.
+func TestPathsInPagesExist(t *testing.T) {
+	for page, text := range pages(t) {
+		for _, m := range treePath.FindAllStringSubmatch(text, -1) {
+			if _, err := os.Stat(filepath.Join("..", m[1])); err != nil {
+				t.Errorf("%s names %s: %v", page, m[1], err)
+			}
+		}
+	}
+}
+
 // Every decision record is one page with the same four parts, and is listed.
 func TestDecisionRecordsHaveTheirParts(t *testing.T) {
 	index, err := os.ReadFile("adr/README.md")
