@@ -116,7 +116,9 @@ func (d *Daemon) Pass(ctx context.Context) (Wake, error) {
 		return Wake{After: Swapping}, errors.Join(lockErr, err)
 	}
 	decision := Next(f)
-	if decision.Acts() && !ours {
+	if decision.Acts() && !ours && !reflect.DeepEqual(decision.Effect, Effect{Kind: PeerPort}) {
+		// Letting the port go touches this process alone, and the command that has
+		// the lock may be starting a server.
 		decision = hold(CodeHostLocked, "another process has the host lock; this one waits")
 	}
 	d.facts, d.decision = f, decision
@@ -140,6 +142,15 @@ func (d *Daemon) Pass(ctx context.Context) (Wake, error) {
 		return Wake{After: Swapping}, problems
 	}
 	return Wake{Again: true}, problems
+}
+
+// Look observes and decides, and does nothing else: no effect, no report.
+func (d *Daemon) Look(ctx context.Context) (Facts, Decision, error) {
+	f, err := d.observe(ctx)
+	if err != nil {
+		return Facts{}, Decision{}, err
+	}
+	return f, Next(f), nil
 }
 
 func (d *Daemon) pace(f Facts, dec Decision) Wake {

@@ -22,7 +22,12 @@ func Next(f Facts) Decision {
 	}
 	o := f.order()
 	var waits Decision
-	for _, rule := range []func(Facts, order) Decision{finish, ordered, orphaned, snapshot, adopt, identify, prune, peerPort} {
+	rules := []func(Facts, order) Decision{finish, ordered, orphaned, snapshot, adopt, identify, prune, peerPort}
+	if f.Command != nil {
+		// Upkeep is the daemon's; a command holds no port of its own.
+		rules = []func(Facts, order) Decision{finish, ordered, snapshot, demoteLocal}
+	}
+	for _, rule := range rules {
 		d := rule(f, o)
 		if d.Acts() {
 			return d
@@ -40,8 +45,8 @@ func ordered(f Facts, o order) Decision {
 	switch {
 	case o.problem.is():
 		return Decision{Code: o.problem.Code, Sentence: o.problem.Sentence}
-	case o.step == "":
-		return Decision{}
+	case o.step == "" || f.Command != nil && f.Command.Step == fleet.StepFinishDemote:
+		return Decision{} // that command takes no order, it looks for evidence
 	case f.Journal.Is(o.swap, fleet.StepStepDown) && o.step == fleet.StepStepDown && f.Journal.Phase == fleet.PhaseDone:
 		return follow(f, o)
 	case f.Journal.Is(o.swap, o.step) && f.Journal.Phase.Settled():

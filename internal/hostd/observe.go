@@ -104,7 +104,12 @@ func (d *Daemon) judge(ctx context.Context, f *Facts) {
 	}
 	o := f.order()
 	now := o.step == fleet.StepPromote && !f.Journal.Is(o.swap, o.step)
-	if !now && !d.due(&d.judgedAt, f.Now, f.Policy.Period) {
+	every := f.Policy.Period
+	if d.preflight != nil && d.preflight.OK {
+		// Each judgement knocks at every voter's doors: not at each look.
+		every *= 4
+	}
+	if !now && !d.due(&d.judgedAt, f.Now, every) {
 		f.Preflight = d.preflight
 		return
 	}

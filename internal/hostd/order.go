@@ -42,7 +42,7 @@ func (o order) out() string {
 func (f Facts) order() order {
 	var o order
 	if f.View == nil || f.View.Self == nil {
-		if f.Command != nil && f.Command.Local {
+		if f.Command != nil && f.Command.Local && f.Command.Step != fleet.StepFinishDemote {
 			return order{swap: f.Command.Swap, step: f.Command.Step, join: f.Command.Join, local: true}
 		}
 		return o
@@ -54,7 +54,7 @@ func (f Facts) order() order {
 			return o
 		}
 	}
-	if c := f.Command; c != nil {
+	if c := f.Command; c != nil && c.Step != fleet.StepFinishDemote {
 		o.swap, o.step, o.local = c.Swap, c.Step, c.Local
 		if raw := ann[k.Swap()]; raw != "" && raw != string(c.Swap) {
 			o.problem = problem(CodeStaleSwap, "the Node takes part in swap %q, not in %s", raw, c.Swap)

@@ -1,0 +1,331 @@
+// Package preflight judges whether a standby could become a server now (safety
+// rule 17): everything that would make k3s fail, hang or found another cluster
+// after the agent has been stopped is looked for before. It changes nothing, on
+// this host or elsewhere, and it ends within seconds.
+package preflight
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/hostapi"
+	"github.com/exadev/regrade/internal/k3s"
+	"github.com/exadev/regrade/internal/status"
+)
+
+// Codes of what can be missing.
+const (
+	CodeNotStaged       = "NotStaged"
+	CodeBadConfig       = "BadServerConfig"
+	CodeNoToken         = "NoToken"
+	CodeWrongToken      = "WrongToken"
+	CodeNoJoinHost      = "NoJoinHost"
+	CodeJoinUnreachable = "JoinHostUnreachable"
+	CodeOtherCA         = "OtherCA"
+	CodeStaleCred       = "StaleCredentials"
+	CodeVersion         = "VersionMismatch"
+	CodeFlags           = "FlagsDiffer"
+	CodePassword        = "NoNodePassword"
+	CodeMemberExists    = "MemberExists"
+	CodeHostName        = "DuplicateHostName"
+	CodeNodeName        = "OtherNodeName"
+	CodeNodeID          = "WithNodeID"
+	CodeDatastore       = "StrayDatastore"
+	CodeDisk            = "LowDisk"
+	CodeUnreachable     = "VoterUnreachable"
+)
+
+// Bounds.
+const (
+	Timeout     = 5 * time.Second
+	dialTimeout = 2 * time.Second
+	// DefaultMinFree is the least free disk: etcd's default quota is 2 GiB, and a
+	// joining member gets a whole copy.
+	DefaultMinFree = 2 << 30
+)
+
+// passwordFile is k3s's node password, without which an agent that comes back
+// is refused (k3s-facts §9).
+const passwordFile = "/etc/rancher/node/password"
+
+// Checker implements hostd.Ways on a native host.
+type Checker struct {
+	Disk k3s.Disk
+	// ServerConfig and EnvFile are the server's configuration and the
+	// environment file of its unit.
+	ServerConfig string
+	EnvFile      string
+	// Version is what the host's k3s says of itself.
+	Version func() string
+	// HostName is the host's own; os.Hostname when nil.
+	HostName func() (string, error)
+	// Allowed are server flags that may differ from the other servers'.
+	Allowed []string
+	// MinFree is in bytes; zero is DefaultMinFree.
+	MinFree uint64
+	// Free gives the free bytes at a path; statfs when nil.
+	Free func(path string) (uint64, error)
+	// Ports are the ports tried at each voter; nil is 2379, 2380, 6443.
+	Ports []string
+}
+
+// list collects problems, sorted for a stable report.
+type list struct {
+	mu sync.Mutex
+	ps []status.Problem
+}
+
+func (l *list) add(code, format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ps = append(l.ps, status.Problem{Code: code, Sentence: fmt.Sprintf(format, args...)})
+}
+
+// Preflight implements hostd.Ways.
+func (c *Checker) Preflight(ctx context.Context, in hostapi.PreflightInput) status.Preflight {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	var l list
+	c.disk(&l, in)
+	config, staged := c.config(&l, in)
+	var wait sync.WaitGroup
+	if staged {
+		c.flags(&l, in, config)
+		wait.Go(func() { c.join(ctx, &l, in) })
+	}
+	c.nodes(&l, in)
+	wait.Go(func() { c.reach(ctx, &l, in) })
+	wait.Wait()
+	slices.SortFunc(l.ps, func(a, b status.Problem) int {
+		return strings.Compare(a.Code+"\x00"+a.Sentence, b.Code+"\x00"+b.Sentence)
+	})
+	return status.Preflight{OK: len(l.ps) == 0, Problems: l.ps}
+}
+
+// disk looks at the host's own files.
+func (c *Checker) disk(l *list, in hostapi.PreflightInput) {
+	store, err := c.Disk.ReadDatastore()
+	switch {
+	case err != nil:
+		l.add(CodeDatastore, "the datastore cannot be looked at: %v", err)
+	case store.Exists:
+		l.add(CodeDatastore, "there is a datastore in %s: k3s would start on it", c.Disk.Path("server", "db"))
+	}
+	if raw, err := os.Stat(c.Disk.Path("server", "db", "state.db")); err == nil && !raw.IsDir() {
+		l.add(CodeDatastore, "there is an sqlite datastore %s", c.Disk.Path("server", "db", "state.db"))
+	}
+	if raw, err := c.Disk.ReadFile(passwordFile); err != nil || len(strings.TrimSpace(string(raw))) == 0 {
+		l.add(CodePassword, "%s is missing or empty: the host could not come back as an agent", passwordFile)
+	}
+	free, want := c.Free, c.MinFree
+	if free == nil {
+		free = statfs
+	}
+	if want == 0 {
+		want = DefaultMinFree
+	}
+	dir := existing(c.Disk.Path())
+	switch n, err := free(dir); {
+	case err != nil:
+		l.add(CodeDisk, "free disk at %s is unknown: %v", dir, err)
+	case n < want:
+		l.add(CodeDisk, "%d MiB are free at %s, %d MiB are wanted", n>>20, dir, want>>20)
+	}
+}
+
+// existing is the path or the nearest folder above it that is there.
+func existing(path string) string {
+	for path != "/" {
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+		path = filepath.Dir(path)
+	}
+	return path
+}
+
+func statfs(path string) (uint64, error) {
+	var s syscall.Statfs_t
+	if err := syscall.Statfs(path, &s); err != nil {
+		return 0, err
+	}
+	return s.Bavail * uint64(s.Bsize), nil
+}
+
+// config reads the staged server configuration.
+func (c *Checker) config(l *list, in hostapi.PreflightInput) (k3s.Config, bool) {
+	raw, err := c.Disk.ReadFile(c.ServerConfig)
+	if err == nil && raw == nil {
+		l.add(CodeNotStaged, "%s is not there: the host was not provisioned as a server", c.ServerConfig)
+		return nil, false
+	}
+	config, err := c.Disk.ReadConfig(c.ServerConfig)
+	if err != nil {
+		l.add(CodeBadConfig, "%v", err)
+		return nil, false
+	}
+	if config.Get("with-node-id") == "true" {
+		l.add(CodeNodeID, "with-node-id is set: the Node's name and the member's would differ")
+	}
+	if name := config.Get("node-name"); name != "" && !strings.EqualFold(name, in.Node) {
+		l.add(CodeNodeName, "node-name is %q in %s, the Node is %q", name, c.ServerConfig, in.Node)
+	}
+	return config, true
+}
+
+// servers are the Nodes that a server's settings are compared with: the voter
+// that would be replaced, or all where that is not known.
+func servers(in hostapi.PreflightInput) []hostapi.Node {
+	var out []hostapi.Node
+	for _, n := range in.Nodes {
+		if n.Name != in.Node && n.Labels[fleet.LabelEtcd] != "" && (in.Out == "" || n.Name == in.Out) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// flags compares what k3s would be started with (k3s-facts §3.3: some of it
+// makes a joining server die).
+func (c *Checker) flags(l *list, in hostapi.PreflightInput, mine k3s.Config) {
+	for _, n := range servers(in) {
+		raw := n.Annotations[k3s.AnnotationArgs]
+		if raw == "" {
+			l.add(CodeFlags, "the flags of %s are unknown: its Node lacks %s", n.Name, k3s.AnnotationArgs)
+			continue
+		}
+		command, theirs, err := k3s.ParseArgs(raw)
+		if err != nil || command != "server" {
+			l.add(CodeFlags, "the flags of %s cannot be read: it was last started as %q (%v)", n.Name, command, err)
+			continue
+		}
+		for _, d := range k3s.Differences(mine, theirs, c.Allowed) {
+			l.add(CodeFlags, "%s (%s)", d, n.Name)
+		}
+	}
+}
+
+// nodes compares versions and names with the other Nodes.
+func (c *Checker) nodes(l *list, in hostapi.PreflightInput) {
+	mine := c.Version()
+	for _, n := range in.Nodes {
+		if n.Name == in.Node || n.Labels[fleet.LabelEtcd] == "" {
+			continue
+		}
+		if n.KubeletVersion != "" && n.KubeletVersion != mine {
+			l.add(CodeVersion, "k3s is %q here and %q on %s", mine, n.KubeletVersion, n.Name)
+		}
+	}
+	name := os.Hostname
+	if c.HostName != nil {
+		name = c.HostName
+	}
+	host, err := name()
+	if err != nil {
+		l.add(CodeHostName, "the host name is unknown: %v", err)
+		return
+	}
+	for _, n := range in.Nodes {
+		// k3s holds its Leases under the host name (k3s-facts §5.1).
+		if n.Name != in.Node && strings.EqualFold(n.Labels["kubernetes.io/hostname"], host) {
+			l.add(CodeHostName, "%s has the host name %q too", n.Name, host)
+		}
+	}
+}
+
+// reach proves the way to every voter's ports.
+func (c *Checker) reach(ctx context.Context, l *list, in hostapi.PreflightInput) {
+	ports := c.Ports
+	if ports == nil {
+		ports = []string{"2379", "2380", "6443"}
+	}
+	var wait sync.WaitGroup
+	for _, n := range in.Nodes {
+		if n.Name == in.Node || n.Labels[fleet.LabelEtcd] == "" {
+			continue
+		}
+		host := n.InternalIP
+		if u, err := url.Parse(in.JoinURLs[n.Name]); host == "" && err == nil {
+			host = u.Hostname()
+		}
+		if host == "" {
+			l.add(CodeUnreachable, "the address of %s is unknown", n.Name)
+			continue
+		}
+		for _, port := range ports {
+			wait.Go(func() {
+				if err := dial(ctx, net.JoinHostPort(host, port)); err != nil {
+					l.add(CodeUnreachable, "port %s of %s is not reached: %v", port, n.Name, err)
+				}
+			})
+		}
+	}
+	wait.Wait()
+}
+
+func dial(ctx context.Context, address string) error {
+	d := net.Dialer{Timeout: dialTimeout}
+	conn, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// Dial implements hostd.Ways: one TCP connect to each standby's peer port.
+func (c *Checker) Dial(ctx context.Context, standbys []hostapi.Standby) []status.Dial {
+	out := make([]status.Dial, len(standbys))
+	var wait sync.WaitGroup
+	for i, s := range standbys {
+		wait.Go(func() {
+			out[i] = status.Dial{Node: s.Node, OK: true}
+			if err := dial(ctx, s.Address); err != nil {
+				out[i].OK, out[i].Error = false, err.Error()
+			}
+		})
+	}
+	wait.Wait()
+	return out
+}
+
+// joinHosts are the URLs to try for the join, the ordered one alone when there
+// is one.
+func joinHosts(in hostapi.PreflightInput) []string {
+	if in.Join != "" {
+		if u := in.JoinURLs[in.Join]; u != "" && in.Join != in.Node {
+			return []string{u}
+		}
+		return nil
+	}
+	etcd := map[string]bool{}
+	for _, n := range in.Nodes {
+		etcd[n.Name] = n.Labels[fleet.LabelEtcd] != ""
+	}
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(in.JoinURLs)) {
+		if name != in.Node && name != in.Out && etcd[name] {
+			out = append(out, in.JoinURLs[name])
+		}
+	}
+	return out
+}
+
+// readKept reads a file of an earlier life; one that is not there is nil.
+func readKept(path string) ([]byte, error) {
+	raw, err := os.ReadFile(path)
+	if os.IsNotExist(err) {
+		return nil, nil
+	}
+	return raw, err
+}

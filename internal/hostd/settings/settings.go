@@ -1,0 +1,273 @@
+// Package settings reads the host daemon's two files.
+//
+// /etc/regrade/host.yaml, every key but node and servers with a default:
+//
+//	node: n1                    # this host's Node, in lower case
+//	servers:                    # API servers to try in this order, the other hosts' first
+//	  - https://10.0.0.2:6443   # each is asked /readyz with the daemon's credential
+//	namespace: github-runner-platform
+//	actuator-configmap: fleet-role-actuators
+//	label-prefix: github-runner.exadev.com/
+//	kubeconfig: /etc/rancher/k3s/fleet-role-actuator.kubeconfig
+//	period: 15s                 # 1s to 5m; how often an idle host looks and beats
+//	operation-timeout: 300s     # 10s to 1h; a step-down's bound
+//	lock: /var/lib/rancher/k3s/fleet-role.lock
+//	k3s: /usr/local/bin/k3s
+//	data-dir: /var/lib/rancher/k3s
+//	server-unit: k3s.service
+//	agent-unit: k3s-agent.service
+//	server-config: /etc/rancher/k3s/server.yaml
+//	agent-config: /etc/rancher/k3s/agent.yaml
+//	allowed-flags: []           # server flags that may differ from the other servers'
+//	min-free-mib: 2048          # free disk that a standby must have
+//	log-format: text            # or json
+//	log-level: info             # debug, info, warn, error
+//
+// /etc/regrade/join.yaml is a map from each server's and eligible host's node
+// name to its join URL, https://<host>:6443 (R-D1-13).
+//
+// Unknown keys are refused; a value that is wrong is named by its key, all of
+// them at once, and nothing is done.
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/k3s"
+	"github.com/exadev/regrade/internal/platform/native"
+)
+
+// Duration is "15s" or a whole number of seconds.
+type Duration time.Duration
+
+// UnmarshalJSON reads it.
+func (d *Duration) UnmarshalJSON(raw []byte) error {
+	text := strings.Trim(string(raw), `"`)
+	if n, err := strconv.ParseUint(text, 10, 31); err == nil {
+		*d = Duration(time.Duration(n) * time.Second)
+		return nil
+	}
+	v, err := time.ParseDuration(text)
+	if err != nil {
+		return fmt.Errorf("%s: want a duration like 15s", raw)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// Host is host.yaml, with defaults.
+type Host struct {
+	Node             string   `json:"node"`
+	Servers          []string `json:"servers"`
+	Namespace        string   `json:"namespace"`
+	ConfigMap        string   `json:"actuator-configmap"`
+	Prefix           string   `json:"label-prefix"`
+	Kubeconfig       string   `json:"kubeconfig"`
+	Period           Duration `json:"period"`
+	OperationTimeout Duration `json:"operation-timeout"`
+	Lock             string   `json:"lock"`
+	K3s              string   `json:"k3s"`
+	DataDir          string   `json:"data-dir"`
+	ServerUnit       string   `json:"server-unit"`
+	AgentUnit        string   `json:"agent-unit"`
+	ServerConfig     string   `json:"server-config"`
+	AgentConfig      string   `json:"agent-config"`
+	AllowedFlags     []string `json:"allowed-flags"`
+	MinFreeMiB       uint64   `json:"min-free-mib"`
+	LogFormat        string   `json:"log-format"`
+	LogLevel         string   `json:"log-level"`
+
+	// Join is join.yaml.
+	Join map[string]string `json:"-"`
+}
+
+// Defaults are the settings that a file need not name.
+func Defaults() Host {
+	l := native.Layout{}.Defaults()
+	return Host{
+		Namespace: fleet.DefaultNamespace, ConfigMap: fleet.ConfigMapActuators, Prefix: fleet.DefaultPrefix,
+		Kubeconfig: fleet.FileKubeconfig, Period: Duration(15 * time.Second), OperationTimeout: Duration(300 * time.Second),
+		Lock: fleet.FileHostLock, K3s: "/usr/local/bin/k3s", DataDir: l.DataDir, ServerUnit: l.ServerUnit, AgentUnit: l.AgentUnit,
+		ServerConfig: l.ServerConfig, AgentConfig: l.AgentConfig, MinFreeMiB: 2048, LogFormat: "text", LogLevel: "info",
+	}
+}
+
+// Layout is where things are on the host.
+func (h Host) Layout(root string) native.Layout {
+	return native.Layout{Root: root, DataDir: h.DataDir, ServerUnit: h.ServerUnit, AgentUnit: h.AgentUnit, ServerConfig: h.ServerConfig, AgentConfig: h.AgentConfig}
+}
+
+// Keys are regrade's labels and annotations under the configured prefix.
+func (h Host) Keys() (fleet.Keys, error) { return fleet.NewKeys(h.Prefix) }
+
+// maxFile bounds a settings file.
+const maxFile = 1 << 20
+
+// Load reads both files below root.
+func Load(root string) (Host, error) {
+	raw, err := read(root, fleet.FileHostConfig)
+	if err != nil {
+		return Host{}, err
+	}
+	h, err := Parse(raw)
+	if err != nil {
+		return Host{}, fmt.Errorf("%s: %w", fleet.FileHostConfig, err)
+	}
+	raw, err = read(root, fleet.FileJoinConfig)
+	if err != nil {
+		return Host{}, err
+	}
+	if h.Join, err = ParseJoin(raw); err != nil {
+		return Host{}, fmt.Errorf("%s: %w", fleet.FileJoinConfig, err)
+	}
+	return h, nil
+}
+
+// LoadLayout reads only what a start condition needs: no file is the defaults,
+// and one that is wrong in other keys still says where things are.
+func LoadLayout(root string) (native.Layout, error) {
+	h := Defaults()
+	raw, err := read(root, fleet.FileHostConfig)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		return native.Layout{}, err
+	default:
+		if err := yaml.Unmarshal(raw, &h); err != nil {
+			return native.Layout{}, fmt.Errorf("%s: %w", fleet.FileHostConfig, err)
+		}
+	}
+	return h.Layout(root), nil
+}
+
+func read(root, path string) ([]byte, error) {
+	full := filepath.Join("/", root, path)
+	info, err := os.Stat(full)
+	if err != nil {
+		return nil, fmt.Errorf("settings: %w", err)
+	}
+	if info.Size() > maxFile {
+		return nil, fmt.Errorf("settings: %s: %d bytes are more than %d", path, info.Size(), maxFile)
+	}
+	raw, err := os.ReadFile(full)
+	if err != nil {
+		return nil, fmt.Errorf("settings: %w", err)
+	}
+	return raw, nil
+}
+
+// Parse reads host.yaml over the defaults and checks it.
+func Parse(raw []byte) (Host, error) {
+	h := Defaults()
+	if err := yaml.UnmarshalStrict(raw, &h); err != nil {
+		return Host{}, err
+	}
+	if err := h.validate(); err != nil {
+		return Host{}, err
+	}
+	return h, nil
+}
+
+func (h Host) validate() error {
+	var problems []error
+	bad := func(key, format string, args ...any) {
+		problems = append(problems, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, args...)))
+	}
+	if !dnsName(h.Node) {
+		bad("node", "%q is no node name (lower case, digits, dashes, dots)", h.Node)
+	}
+	if len(h.Servers) == 0 {
+		bad("servers", "want at least one API server, like https://10.0.0.1:6443")
+	}
+	for i, s := range h.Servers {
+		if u, err := url.Parse(s); err != nil || u.Scheme != "https" || u.Hostname() == "" || (u.Path != "" && u.Path != "/") || u.User != nil {
+			bad(fmt.Sprintf("servers[%d]", i), "%q is no URL like https://10.0.0.1:6443", s)
+		}
+	}
+	for key, name := range map[string]string{"namespace": h.Namespace, "actuator-configmap": h.ConfigMap} {
+		if !dnsName(name) {
+			bad(key, "%q is no Kubernetes name", name)
+		}
+	}
+	if _, err := fleet.NewKeys(h.Prefix); err != nil {
+		bad("label-prefix", "%v", err)
+	}
+	for key, path := range map[string]string{"kubeconfig": h.Kubeconfig, "lock": h.Lock, "k3s": h.K3s, "data-dir": h.DataDir, "server-config": h.ServerConfig, "agent-config": h.AgentConfig} {
+		if !filepath.IsAbs(path) || filepath.Clean(path) != path {
+			bad(key, "%q is no clean absolute path", path)
+		}
+	}
+	for key, unit := range map[string]string{"server-unit": h.ServerUnit, "agent-unit": h.AgentUnit} {
+		if !strings.HasSuffix(unit, ".service") || strings.ContainsAny(unit, "/ ") || unit == ".service" {
+			bad(key, "%q is no unit name like k3s.service", unit)
+		}
+	}
+	if h.ServerUnit == h.AgentUnit {
+		bad("agent-unit", "is the server's too")
+	}
+	if h.ServerConfig == h.AgentConfig {
+		// A server-only key makes `k3s agent` die (k3s-facts §1.3).
+		bad("agent-config", "is the server's too: each role needs its own")
+	}
+	if p := time.Duration(h.Period); p < time.Second || p > 5*time.Minute {
+		bad("period", "%s is not between 1s and 5m", p)
+	}
+	if o := time.Duration(h.OperationTimeout); o < 10*time.Second || o > time.Hour {
+		bad("operation-timeout", "%s is not between 10s and 1h", o)
+	}
+	if h.MinFreeMiB > 1<<40 {
+		bad("min-free-mib", "%d is more than any disk has", h.MinFreeMiB)
+	}
+	if h.LogFormat != "text" && h.LogFormat != "json" {
+		bad("log-format", "%q is neither text nor json", h.LogFormat)
+	}
+	switch h.LogLevel {
+	case "debug", "info", "warn", "error":
+	default:
+		bad("log-level", "%q is none of debug, info, warn, error", h.LogLevel)
+	}
+	return errors.Join(problems...)
+}
+
+// ParseJoin reads join.yaml.
+func ParseJoin(raw []byte) (map[string]string, error) {
+	m := map[string]string{}
+	if err := yaml.UnmarshalStrict(raw, &m); err != nil {
+		return nil, err
+	}
+	var problems []error
+	for node, u := range m {
+		if !dnsName(node) {
+			problems = append(problems, fmt.Errorf("%q is no node name", node))
+		}
+		if err := k3s.CheckJoinURL(u); err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", node, err))
+		}
+	}
+	if err := errors.Join(problems...); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+func dnsName(s string) bool {
+	if s == "" || len(s) > 253 {
+		return false
+	}
+	for _, c := range s {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '.' {
+			return false
+		}
+	}
+	return s[0] != '-' && s[0] != '.' && s[len(s)-1] != '-' && s[len(s)-1] != '.'
+}
