@@ -1,0 +1,235 @@
+package hostcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/spf13/cobra"
+
+	"github.com/exadev/regrade/internal/cli/env"
+	"github.com/exadev/regrade/internal/etcd"
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/hostd"
+	"github.com/exadev/regrade/internal/hostd/preflight"
+	"github.com/exadev/regrade/internal/hostd/settings"
+	"github.com/exadev/regrade/internal/kube"
+	"github.com/exadev/regrade/internal/obs"
+	"github.com/exadev/regrade/internal/platform"
+	"github.com/exadev/regrade/internal/platform/systemd"
+)
+
+// API is the cluster as the daemon uses it, with the list a command begins with
+// and the watch the daemon keeps.
+type API interface {
+	hostd.API
+	// Begin reads the Nodes once, or goes on watching them until ctx ends.
+	Begin(ctx context.Context, watch bool) error
+}
+
+// Deps make the parts of a host; tests put fakes here.
+type Deps struct {
+	API  func(settings.Host) (API, error)
+	Host func(h settings.Host, root string) platform.Host
+	Etcd func(h settings.Host, root string) hostd.Etcd
+	Ways func(h settings.Host, root string, p platform.Host) hostd.Ways
+	// Wait pauses a command between passes.
+	Wait func(ctx context.Context, d time.Duration) error
+}
+
+// Production is a native host under systemd.
+func Production() Deps {
+	return Deps{
+		API: func(h settings.Host) (API, error) {
+			if err := private(h.Kubeconfig); err != nil {
+				return nil, err
+			}
+			var own []string
+			if u, err := url.Parse(h.Join[h.Node]); err == nil && u.Hostname() != "" {
+				own = append(own, u.Hostname())
+			}
+			a, err := kube.ConnectHost(
+				kube.Access{Kubeconfig: h.Kubeconfig, Servers: h.Servers, UserAgent: "regrade-host"},
+				kube.HostOptions{Node: h.Node, Namespace: h.Namespace, ConfigMap: h.ConfigMap, Own: own})
+			if err != nil {
+				return nil, err
+			}
+			return cluster{a}, nil
+		},
+		Host: func(h settings.Host, root string) platform.Host {
+			return systemd.New(systemd.Options{Layout: h.Layout(root), K3s: filepath.Join("/", root, h.K3s)})
+		},
+		Etcd: func(h settings.Host, root string) hostd.Etcd {
+			return etcd.New(filepath.Join("/", root, h.DataDir, "server/tls/etcd"), "")
+		},
+		Ways: func(h settings.Host, root string, p platform.Host) hostd.Ways {
+			files := nativeOf(h, root)
+			return &preflight.Checker{
+				Disk: files.Disk(), ServerConfig: h.ServerConfig, EnvFile: files.EnvFile(fleet.RoleServer),
+				Allowed: h.AllowedFlags, MinFree: h.MinFreeMiB << 20,
+				Version: func() string {
+					ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+					defer cancel()
+					f, err := p.Observe(ctx)
+					if err != nil {
+						return ""
+					}
+					return f.K3sVersion
+				},
+			}
+		},
+		Wait: func(ctx context.Context, d time.Duration) error {
+			t := time.NewTimer(d)
+			defer t.Stop()
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-t.C:
+				return nil
+			}
+		},
+	}
+}
+
+type cluster struct{ *kube.HostAPI }
+
+func (c cluster) Begin(ctx context.Context, watch bool) error {
+	if watch {
+		go c.Watch(ctx)
+		return nil
+	}
+	_, err := c.ListNodes(ctx)
+	return err
+}
+
+// private refuses a credential that others may read (R-D1-11, safety rule 31).
+func private(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("kubeconfig: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return fmt.Errorf("kubeconfig %s: its mode is %#o, want 0600", path, info.Mode().Perm())
+	}
+	return nil
+}
+
+// host is one command line's host.
+type host struct {
+	e    env.Env
+	d    Deps
+	root string
+}
+
+// parts are a command's parts, made from the settings.
+type parts struct {
+	settings settings.Host
+	daemon   hostd.Settings
+	api      API
+	lock     *flock.Flock
+	log      *slog.Logger
+}
+
+func (h *host) parts() (*parts, error) {
+	s, err := settings.Load(h.root)
+	if err != nil {
+		return nil, env.Usage("%v", err)
+	}
+	keys, err := s.Keys()
+	if err != nil {
+		return nil, env.Usage("%v", err)
+	}
+	log, err := obs.NewLogger(h.e.Err, s.LogFormat, s.LogLevel)
+	if err != nil {
+		return nil, env.Usage("%v", err)
+	}
+	api, err := h.d.API(s)
+	if err != nil {
+		return nil, env.Failed(err)
+	}
+	path := filepath.Join("/", h.root, s.Lock)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, env.Failed(fmt.Errorf("host lock: %w", err))
+	}
+	p := hostd.DefaultPolicy()
+	p.Keys, p.JoinURLs = keys, s.Join
+	p.Period, p.OperationTimeout = time.Duration(s.Period), time.Duration(s.OperationTimeout)
+	machine := h.d.Host(s, h.root)
+	return &parts{
+		settings: s, api: api, lock: flock.New(path), log: log,
+		daemon: hostd.Settings{
+			Node: s.Node, Policy: p, Host: machine, API: api, Etcd: h.d.Etcd(s, h.root), Ways: h.d.Ways(s, h.root, machine),
+			Now: h.e.Now, Log: log.With(obs.Host, s.Node),
+		},
+	}, nil
+}
+
+// take waits for the host lock, and gives up when another process has it for
+// longer than an operation may take (R-216-13).
+func (p *parts) take(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(p.settings.OperationTimeout))
+	defer cancel()
+	ok, err := p.lock.TryLockContext(ctx, 100*time.Millisecond)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return env.Failed(fmt.Errorf("host lock %s: another process has held it for %s", p.lock.Path(), time.Duration(p.settings.OperationTimeout)))
+	case err != nil || !ok:
+		return env.Failed(fmt.Errorf("host lock %s: %w", p.lock.Path(), err))
+	}
+	return nil
+}
+
+// hostLock is the lock for the daemon's passes.
+type hostLock struct{ *flock.Flock }
+
+func (l hostLock) TryLock() (bool, error) { return l.Flock.TryLock() }
+
+// New makes `regrade host` with its commands.
+func New(e env.Env, d Deps) *cobra.Command {
+	h := &host{e: e, d: d}
+	cmd := &cobra.Command{
+		Use:   "host",
+		Short: "Run this host's daemon, or take one of its steps",
+		Long: `Without a command: the daemon of this host. It carries out what the controller
+orders on this host's Node, finishes a demotion on evidence, and reports. Its
+settings are /etc/regrade/host.yaml and join.yaml.
+
+Exit statuses of the commands: 0 done, 1 failed, 2 refused with nothing changed,
+3 not yet.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return h.daemon(cmd.Context()) },
+	}
+	cmd.PersistentFlags().StringVar(&h.root, "root", "/", "folder that stands before every path on the host")
+	cmd.AddCommand(
+		h.status(), h.preflight(), h.roleIs(), h.allowJoin(),
+		h.step("promote", "Make this standby a server", fleet.StepPromote),
+		h.step("step-down", "Make this voter an etcd-only server that is leaving", fleet.StepStepDown),
+		h.step("rollback", "Undo a promotion, from whatever state it reached", fleet.StepRollback),
+		h.step("snapshot", "Take an etcd snapshot named for a swap", fleet.StepSnapshot),
+		h.finishDemote(), h.promoteLocal(), h.demoteLocal(),
+	)
+	return cmd
+}
+
+// daemon is the watch loop.
+func (h *host) daemon(ctx context.Context) error {
+	p, err := h.parts()
+	if err != nil {
+		return err
+	}
+	p.daemon.Lock = hostLock{p.lock}
+	if err := p.api.Begin(ctx, true); err != nil {
+		return env.Failed(err)
+	}
+	p.log.Info("host daemon started", obs.Host, p.settings.Node)
+	if err := hostd.New(p.daemon).Run(ctx); err != nil {
+		return env.Failed(err)
+	}
+	return nil
+}
