@@ -10,13 +10,15 @@ import (
 
 	"github.com/exadev/regrade/internal/cli"
 	"github.com/exadev/regrade/internal/cli/env"
+	"github.com/exadev/regrade/internal/cli/hostcmd"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := cli.Run(ctx, os.Args[1:], env.Env{
-		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: time.Now,
-	}, cli.Production())
+	e := env.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: time.Now}
+	d := cli.Production()
+	d.More = append(d.More, hostcmd.New(e, hostcmd.Production()))
+	code := cli.Run(ctx, os.Args[1:], e, d)
 	stop()
 	os.Exit(code)
 }
