@@ -63,7 +63,8 @@ func Build(ctx context.Context, withRegrade bool, logf func(string, ...any)) (Bi
 
 	b := Binaries{Regrade: filepath.Join(cache, "regrade"), K3s: filepath.Join(cache, "k3s-standin")}
 	if withRegrade {
-		if err := goBuild(ctx, filepath.Dir(root), b.Regrade, "-trimpath", "./cmd/regrade"); err != nil {
+		// As make build does, but for -trimpath: with it everything would be compiled a second time.
+		if err := goBuild(ctx, filepath.Dir(root), b.Regrade, "-ldflags", "-s -w", "./cmd/regrade"); err != nil {
 			return Binaries{}, err
 		}
 	}
