@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/exadev/regrade/internal/fleet"
+	hostsettings "github.com/exadev/regrade/internal/hostd/settings"
 	"github.com/exadev/regrade/internal/status"
 )
 
@@ -33,6 +34,7 @@ func TestTheInterfacePageListsWhatTheCodeFixes(t *testing.T) {
 		"keys":         keysOf(fleet.DefaultKeys()),
 		"codes":        reasonCodes(t),
 		"settings":     settings(t),
+		"host.yaml":    fields(reflect.TypeFor[hostsettings.Host](), nil),
 		"json status":  fields(reflect.TypeFor[status.Status](), shared),
 		"json report":  fields(reflect.TypeFor[status.Report](), shared),
 		"json record":  fields(reflect.TypeFor[status.Record](), shared),
