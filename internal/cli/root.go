@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -58,7 +59,13 @@ Every flag that names a variable in its help can be set by it. Exit statuses:
 can never be swapped, 3 not yet.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return env.Usage("there is no command %q; regrade help lists them", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetIn(e.In)
 	root.SetOut(e.Out)
@@ -87,7 +94,7 @@ func Run(ctx context.Context, args []string, e env.Env, d Deps) int {
 func exactly(names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != len(names) {
-			return env.Usage("want %d arguments (%v), got %d", len(names), names, len(args))
+			return env.Usage("want %s, got %d arguments", strings.Join(names, " and "), len(args))
 		}
 		return nil
 	}

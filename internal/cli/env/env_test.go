@@ -1,0 +1,120 @@
+package env_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exadev/regrade/internal/cli/env"
+)
+
+func TestSecondsTakesSecondsAndDurations(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"0": 0, "300": 5 * time.Minute, "5m": 5 * time.Minute, " 15 ": 15 * time.Second, "1h30m": 90 * time.Minute,
+	} {
+		if got, err := env.ParseSeconds(text); err != nil || got != want {
+			t.Errorf("%q: got %s, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "x", "-1", "-5s", "1.5s", "100ms", "99999999999", "1000h", "5 m", "0x10", "NaN"} {
+		if got, err := env.ParseSeconds(text); err == nil {
+			t.Errorf("%q: got %s, want an error", text, got)
+		}
+	}
+}
+
+func FuzzParseSeconds(f *testing.F) {
+	for _, s := range []string{"300", "5m", "-1", "1.5s", "9223372036854775807ns", ""} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		d, err := env.ParseSeconds(s)
+		if err != nil {
+			return
+		}
+		if d < 0 || d > 30*24*time.Hour || d%time.Second != 0 {
+			t.Errorf("%q gives %s", s, d)
+		}
+		if again, err := env.ParseSeconds(d.String()); err != nil || again != d {
+			t.Errorf("%q gives %s, which gives %s, %v", s, d, again, err)
+		}
+	})
+}
+
+// A flag on the command line wins over its variable; an empty variable is unset.
+func TestVariablesSetFlags(t *testing.T) {
+	for name, test := range map[string]struct {
+		args    []string
+		value   string
+		want    time.Duration
+		wantErr string
+	}{
+		"neither":         {nil, "", time.Minute, ""},
+		"the variable":    {nil, "30", 30 * time.Second, ""},
+		"both":            {[]string{"--wait=45"}, "30", 45 * time.Second, ""},
+		"a bad variable":  {nil, "soon", 0, `WAIT_SECONDS="soon": want seconds like 300, or a duration like 5m`},
+		"below the least": {nil, "3", 0, `WAIT_SECONDS="3": 3 is less than 10s`},
+		"a flag hides it": {[]string{"--wait=45"}, "soon", 45 * time.Second, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := time.Minute
+			cmd := &cobra.Command{Use: "x", SilenceErrors: true, SilenceUsage: true}
+			cmd.Flags().Var(env.Seconds{Value: &d, Min: 10 * time.Second}, "wait", "how long")
+			env.Bind(cmd.Flags(), "wait", "WAIT_SECONDS")
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+				return env.Read(cmd, func(k string) string {
+					if k == "WAIT_SECONDS" {
+						return test.value
+					}
+					return ""
+				})
+			}
+			cmd.SetArgs(test.args)
+			err := cmd.Execute()
+			if test.wantErr != "" {
+				code, message := env.Status(err)
+				if code != 2 || message != test.wantErr {
+					t.Errorf("got status %d, %q", code, message)
+				}
+				return
+			}
+			if err != nil || d != test.want {
+				t.Errorf("got %s, %v", d, err)
+			}
+		})
+	}
+}
+
+func TestADryRunIsOnlyLeftByTheWordFalse(t *testing.T) {
+	b := true
+	for _, s := range []string{"", "no", "0", "False", "f"} {
+		if err := (env.Bool{Value: &b}).Set(s); err == nil || !b {
+			t.Errorf("%q was taken for false", s)
+		}
+	}
+	if err := (env.Bool{Value: &b}).Set("false"); err != nil || b {
+		t.Errorf("false: %v, %v", b, err)
+	}
+}
+
+func TestExitStatuses(t *testing.T) {
+	for name, test := range map[string]struct {
+		err     error
+		code    int
+		message string
+	}{
+		"done":               {nil, 0, ""},
+		"failed":             {env.Failed(errors.New("x")), 1, "x"},
+		"wrong usage":        {env.Usage("no %s", "x"), 2, "no x"},
+		"said already":       {&env.Exit{Code: 3}, 3, ""},
+		"wrapped":            {fmt.Errorf("in y: %w", &env.Exit{Code: 3, Err: errors.New("x")}), 3, "x"},
+		"one of cobra's own": {errors.New("unknown flag: --x"), 2, "unknown flag: --x"},
+	} {
+		if code, message := env.Status(test.err); code != test.code || message != test.message {
+			t.Errorf("%s: got %d, %q", name, code, message)
+		}
+	}
+}

@@ -1,0 +1,210 @@
+package manifests_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/manifests"
+)
+
+var update = flag.Bool("update", false, "write the golden file")
+
+func settings() manifests.Settings {
+	return manifests.Settings{
+		Namespace: fleet.DefaultNamespace, ActuatorConfigMap: fleet.ConfigMapActuators,
+		Image: "registry.example/regrade:v0", Env: []manifests.Var{{"FLEET_ROLE_DRY_RUN", "true"}},
+		ConfigMaps: true, Controller: true,
+	}
+}
+
+func render(t *testing.T, s manifests.Settings) []manifests.Object {
+	t.Helper()
+	objects, err := manifests.Objects(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+func TestTheWholeOutput(t *testing.T) {
+	got, err := manifests.YAML(render(t, settings()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const golden = "testdata/all.yaml"
+	if *update {
+		if err := os.WriteFile(golden, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// parsed is a role as a reader of the YAML finds it.
+type parsed struct {
+	Kind     string
+	Metadata struct{ Name, Namespace string }
+	Rules    []struct{ APIGroups, Resources, Verbs, ResourceNames, NonResourceURLs []string }
+	RoleRef  struct{ Kind, Name string }
+	Subjects []struct{ Kind, Name, Namespace string }
+	Data     map[string]string
+}
+
+func read(t *testing.T, s manifests.Settings) []parsed {
+	t.Helper()
+	raw, err := manifests.YAML(render(t, s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []parsed
+	for doc := range strings.SplitSeq(string(raw), "---\n") {
+		if strings.TrimSpace(doc) == "" {
+			continue
+		}
+		var p parsed
+		if err := yaml.Unmarshal([]byte(doc), &p); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// R-E2-40, R-E2-11, R-E2-12, R-228-08, R-228-09, R-D1-09, R-216-11: these rights
+// and no others. A right more is a line more here, and has to be argued for.
+func TestRightsAreTheseAndNoOthers(t *testing.T) {
+	var got []string
+	for _, p := range read(t, settings()) {
+		if !strings.HasSuffix(p.Kind, "Role") {
+			continue
+		}
+		for _, r := range p.Rules {
+			got = append(got, fmt.Sprintf("%s %s/%s: %s %s %s %s", p.Kind, p.Metadata.Namespace, p.Metadata.Name,
+				strings.Join(r.APIGroups, ","), strings.Join(r.Resources, ","), strings.Join(r.ResourceNames, ","), strings.Join(r.Verbs, ",")))
+		}
+	}
+	want := []string{
+		"ClusterRole /fleet-role:  nodes  get,list,patch,watch",
+		"ClusterRole /fleet-role:  pods  get,list",
+		"ClusterRole /fleet-role:  pods/eviction  create",
+		"ClusterRole /fleet-role: apps daemonsets  get",
+		"ClusterRole /fleet-role: k3s.cattle.io etcdsnapshotfiles  get,list",
+		"Role kube-system/fleet-role: coordination.k8s.io leases  create",
+		"Role kube-system/fleet-role: coordination.k8s.io leases fleet-regrade get,update",
+		"Role kube-node-lease/fleet-role: coordination.k8s.io leases  get",
+		"Role github-runner-platform/fleet-role:  configmaps  create",
+		"Role github-runner-platform/fleet-role:  configmaps fleet-role-actuators get,watch",
+		"Role github-runner-platform/fleet-role:  configmaps fleet-role-status get,patch,watch",
+		"Role github-runner-platform/fleet-role: coordination.k8s.io leases  list",
+		"ClusterRole /fleet-role-actuator:  nodes  get,list,watch",
+		"Role kube-system/fleet-role-actuator: coordination.k8s.io leases fleet-regrade get",
+		"Role github-runner-platform/fleet-role-actuator:  configmaps fleet-role-actuators get,patch",
+		"Role github-runner-platform/fleet-role-actuator: coordination.k8s.io leases  create,get,patch",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestNoRightIsAWildcardOrReachesASecret(t *testing.T) {
+	for _, p := range read(t, settings()) {
+		for _, r := range p.Rules {
+			for _, s := range slices.Concat(r.APIGroups, r.Resources, r.Verbs, r.ResourceNames) {
+				if strings.Contains(s, "*") || strings.HasPrefix(s, "secret") || s == "escalate" || s == "bind" || s == "impersonate" {
+					t.Errorf("%s %s has %q", p.Kind, p.Metadata.Name, s)
+				}
+			}
+			if len(r.NonResourceURLs) > 0 {
+				t.Errorf("%s %s reaches %v", p.Kind, p.Metadata.Name, r.NonResourceURLs)
+			}
+		}
+	}
+}
+
+// Each role is bound to its own account, in its own namespace, and to nobody else.
+func TestEachRoleIsBoundToItsAccount(t *testing.T) {
+	docs := read(t, settings())
+	bound := map[string]bool{}
+	for _, p := range docs {
+		if p.RoleRef.Name == "" {
+			continue
+		}
+		bound[p.RoleRef.Kind+p.Metadata.Namespace+p.RoleRef.Name] = true
+		if len(p.Subjects) != 1 || p.Subjects[0].Kind != "ServiceAccount" || p.Subjects[0].Name != p.RoleRef.Name || p.Subjects[0].Namespace != fleet.DefaultNamespace {
+			t.Errorf("%s %s binds %+v", p.Kind, p.Metadata.Name, p.Subjects)
+		}
+	}
+	for _, p := range docs {
+		if strings.HasSuffix(p.Kind, "Role") && !bound[p.Kind+p.Metadata.Namespace+p.Metadata.Name] {
+			t.Errorf("%s %s/%s is bound to nobody", p.Kind, p.Metadata.Namespace, p.Metadata.Name)
+		}
+	}
+}
+
+// Safety rule 25: manifests never carry data for a live ConfigMap, and bring
+// one only when asked to.
+func TestConfigMapsCarryNoDataAndComeOnlyWhenAskedFor(t *testing.T) {
+	count := func(s manifests.Settings) (n int) {
+		for _, o := range render(t, s) {
+			if o.Kind() == "ConfigMap" {
+				n++
+				if _, has := o["data"]; has {
+					t.Errorf("%s carries data", o.Name())
+				}
+			}
+		}
+		return n
+	}
+	s := settings()
+	if n := count(s); n != 2 {
+		t.Errorf("%d ConfigMaps, want 2", n)
+	}
+	s.ConfigMaps = false
+	if n := count(s); n != 0 {
+		t.Errorf("%d ConfigMaps without being asked", n)
+	}
+}
+
+func TestNamesFollowTheSettings(t *testing.T) {
+	s := settings()
+	s.Namespace, s.ActuatorConfigMap = "elsewhere", "reports"
+	raw, err := manifests.YAML(render(t, s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range []string{fleet.DefaultNamespace, fleet.ConfigMapActuators} {
+		if strings.Contains(string(raw), word) {
+			t.Errorf("%s is still there", word)
+		}
+	}
+}
+
+func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
+	for name, change := range map[string]func(*manifests.Settings){
+		"no namespace":                func(s *manifests.Settings) { s.Namespace = "" },
+		"kube-system":                 func(s *manifests.Settings) { s.Namespace = "kube-system" },
+		"no name for the reports":     func(s *manifests.Settings) { s.ActuatorConfigMap = "" },
+		"reports in the status's map": func(s *manifests.Settings) { s.ActuatorConfigMap = fleet.ConfigMapStatus },
+		"a Deployment without image":  func(s *manifests.Settings) { s.Image = "" },
+	} {
+		s := settings()
+		change(&s)
+		if _, err := manifests.Objects(s); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
