@@ -19,10 +19,17 @@ type HostAPI struct {
 	m     Machine
 	avoid bool
 	nodes []hostapi.Node
+	watch *waker
 }
 
 // HostAPI returns the API port of a host's daemon.
-func (w *World) HostAPI(name string) *HostAPI { return &HostAPI{m: Machine{w: w, name: name}} }
+func (w *World) HostAPI(name string) *HostAPI {
+	return &HostAPI{
+		m: Machine{w: w, name: name},
+		// Orders come from the controller; what k3s does to the own host matters too.
+		watch: w.listen(func(e Event) bool { return e.Node != "" && (e.By == controllerName || e.By == "k3s" && e.Node == name) }),
+	}
+}
 
 // server is the API server that answers the daemon, nil when none does.
 func (a *HostAPI) server(h *Host) *Host {
@@ -103,8 +110,8 @@ func (a *HostAPI) WriteHeartbeat(ctx context.Context, b hostapi.Beat) error {
 	})
 }
 
-// Changed implements hostd.API: nothing wakes a daemon whose passes are called.
-func (a *HostAPI) Changed() <-chan struct{} { return nil }
+// Changed implements hostd.API.
+func (a *HostAPI) Changed() <-chan struct{} { return a.watch.c }
 
 // Avoid implements hostd.API.
 func (a *HostAPI) Avoid(own bool) { a.avoid = own }

@@ -399,13 +399,10 @@ func (w *World) tickKubelet(h *Host) {
 		w.api.Kubelets[h.Name] = w.now
 		return
 	}
-	if w.now.Sub(w.api.Kubelets[h.Name]) >= kubeletRenews || w.api.Kubelets[h.Name].Before(w.kubeletStart(h)) {
+	if w.now.Sub(w.api.Kubelets[h.Name]) >= w.cfg.GoneAfter/4 || w.api.Kubelets[h.Name].Before(w.kubeletStart(h)) {
 		w.api.Kubelets[h.Name] = w.now
 	}
 }
-
-// kubeletRenews is how often a kubelet renews its Lease.
-const kubeletRenews = 10 * time.Second
 
 func (w *World) kubeletStart(h *Host) time.Time {
 	if u := h.Units[fleet.RoleAgent]; u.Ready {

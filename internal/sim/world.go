@@ -36,7 +36,7 @@ type Config struct {
 	LearnerStall  time.Duration // 5 min (k3s-facts §4.1)
 	Restart       time.Duration // RestartSec, 5 s (k3s-facts §1.4)
 	Election      time.Duration // 5 s (k3s-facts §11.1)
-	GoneAfter     time.Duration // silence before a Node is NotReady, 40 s
+	GoneAfter     time.Duration // silence before a Node is NotReady, 40 s; a kubelet renews four times as often
 	Serve         time.Duration // promoted until its etcd serves clients, 5 s (lab-notes)
 	Kubelet       time.Duration // process start until the kubelet's first heartbeat
 	Evict         time.Duration // eviction accepted until the pod is gone
@@ -92,9 +92,10 @@ type World struct {
 	cut  bool
 	left int
 
-	log   []Event
-	watch []func(Event)
-	guard *guard
+	log    []Event
+	watch  []func(Event)
+	guard  *guard
+	wakers []*waker
 }
 
 // Effect is one change made from outside k3s: by the controller (By is empty)
@@ -232,6 +233,7 @@ func (w *World) record(e Effect) {
 	for _, f := range w.watch {
 		f(ev)
 	}
+	w.wake(ev)
 	if w.guard != nil {
 		w.guard.look(w, ev)
 	}
