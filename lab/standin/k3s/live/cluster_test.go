@@ -186,10 +186,15 @@ func TestRows(t *testing.T) {
 		n4.awaitReady(30 * time.Second)
 	})
 
-	step("Process lingers after removal, tombstone after a removal while running", func(t *testing.T) {
+	step("Leader move to first other voter; process lingers after removal, tombstone after a removal while running", func(t *testing.T) {
 		old := n3.member()
+		lead(t, n3, n1, n2, n3)
+		heir := firstOther(t, n1, old)
 		annotate(t, kube, "n3", map[string]any{membership.RemoveAnnotation: "true"})
 		l.until(30*time.Second, "n3's member is gone", func() bool { m := n1.members(); _, in := m[old]; return m != nil && !in })
+		if got := leaderOf(t, n1); got != heir {
+			t.Errorf("leadership went to %s, not to the first other voter %s", got, heir)
+		}
 		l.until(15*time.Second, "n3 has a tombstone", func() bool { return exists(n3.data("server", "db", "etcd", "tombstone")) })
 		node := getNode(t, kube, "n3")
 		l.until(10*time.Second, "the request is done", func() bool {
@@ -206,9 +211,17 @@ func TestRows(t *testing.T) {
 		}
 	})
 
-	step("Backup rename and rejoin as a new member", func(t *testing.T) {
+	n3Password := filepath.Join(n3.dir, "etc", "node", "password")
+	n3Right, err := os.ReadFile(n3Password)
+	if err != nil {
+		t.Fatal(err)
+	}
+	step("Backup rename and rejoin as a new member; node password: server tolerant", func(t *testing.T) {
 		old := n3.member()
 		n3.kill()
+		if err := os.WriteFile(n3Password, []byte(strings.Repeat("1", 32)+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 		n3.start(stall, join(n1)...)
 		n3.awaitReady(90 * time.Second)
 		if n3.member() == old {
@@ -219,6 +232,10 @@ func TestRows(t *testing.T) {
 		}
 		l.until(20*time.Second, "n3's Node has the new name", func() bool {
 			return getNode(t, kube, "n3").Annotations[membership.NameAnnotation] == n3.member()
+		})
+		l.until(20*time.Second, "a wrong password is only an event", func() bool {
+			events, err := kube.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "reason=NodePasswordValidationFailed"})
+			return err == nil && len(events.Items) > 0 && events.Items[0].InvolvedObject.Name == "n3"
 		})
 	})
 
@@ -264,6 +281,9 @@ func TestRows(t *testing.T) {
 
 	step("A former server starts as an agent and keeps its labels", func(t *testing.T) {
 		if err := os.Rename(n3.data("server", "db"), n3.data("server", "db-old")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(n3Password, n3Right, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		n3.start(nil, agentOf(n1)...)
@@ -332,8 +352,9 @@ func TestRows(t *testing.T) {
 	})
 
 	step("A stopped server exits 0 and takes its children along", func(t *testing.T) {
-		if code := n1.stop(); code != 0 {
-			t.Errorf("exit code %d", code)
+		began := time.Now()
+		if code := n1.stop(); code != 0 || time.Since(began) > 10*time.Second {
+			t.Errorf("exit code %d after %s", code, time.Since(began))
 		}
 		out, err := exec.Command("ip", "netns", "pids", n1.ns()).Output()
 		if err != nil {
@@ -345,6 +366,115 @@ func TestRows(t *testing.T) {
 				t.Errorf("left behind: %s %s", pid, strings.ReplaceAll(string(cmdline), "\x00", " "))
 			}
 		}
+	})
+}
+
+// leaderOf is the name of the leader as one server knows it.
+func leaderOf(t *testing.T, via *host) string {
+	t.Helper()
+	c := via.etcd()
+	for range 40 {
+		status, err := c.Status(t.Context(), c.Endpoints()[0])
+		list, listErr := c.MemberList(t.Context())
+		if err == nil && listErr == nil {
+			for _, m := range list.Members {
+				if m.ID == status.Leader {
+					return m.Name
+				}
+			}
+		}
+		time.Sleep(250 * time.Millisecond)
+	}
+	t.Fatal("no leader")
+	return ""
+}
+
+// lead moves leadership to a host.
+func lead(t *testing.T, to *host, all ...*host) {
+	t.Helper()
+	list, err := all[0].etcd().MemberList(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var id uint64
+	for _, m := range list.Members {
+		if m.Name == to.member() {
+			id = m.ID
+		}
+	}
+	leader := leaderOf(t, all[0])
+	for _, h := range all {
+		if h.member() != leader || h == to {
+			continue
+		}
+		if _, err := h.etcd().MoveLeader(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := leaderOf(t, all[0]); got != to.member() {
+		t.Fatalf("leader is %s", got)
+	}
+}
+
+// firstOther is the first voter in list order that is not name.
+func firstOther(t *testing.T, via *host, name string) string {
+	t.Helper()
+	list, err := via.etcd().MemberList(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range list.Members {
+		if !m.IsLearner && m.Name != name {
+			return m.Name
+		}
+	}
+	return ""
+}
+
+// TestALeaseHolderExitsAfterItsRemoval takes over a minute of waiting for Leases, so it runs only with LIVE_LONG=1.
+func TestALeaseHolderExitsAfterItsRemoval(t *testing.T) {
+	if os.Getenv("LIVE_LONG") != "1" {
+		t.Skip("set LIVE_LONG=1")
+	}
+	l := newLab(t)
+	m1, m2, m3 := l.host("m1", 21), l.host("m2", 22), l.host("m3", 23)
+	m1.start(nil, server("--cluster-init")...)
+	m1.awaitReady(90 * time.Second)
+	for _, m := range []*host{m2, m3} {
+		m.start(nil, join(m1)...)
+		m.awaitReady(120 * time.Second)
+	}
+	kube := m2.kube()
+	annotate(t, kube, "m1", map[string]any{membership.RemoveAnnotation: "true"})
+	l.until(15*time.Second, "m1 has a tombstone", func() bool { return exists(m1.data("server", "db", "etcd", "tombstone")) })
+	began := time.Now()
+	if code := m1.exit(60 * time.Second); code != 1 {
+		t.Errorf("exit code %d", code)
+	}
+	t.Logf("m1 exited after %s", time.Since(began))
+	l.until(90*time.Second, "the next holder finishes the book-keeping", func() bool {
+		a := getNode(t, kube, "m1").Annotations
+		_, asked := a[membership.RemoveAnnotation]
+		return !asked && a[membership.RemovedNameAnnotation] != ""
+	})
+	m1.start(nil, server()...)
+	if code := m1.exit(30 * time.Second); code != 1 {
+		t.Errorf("a tombstone without --server: exit code %d", code)
+	}
+	m1.start(nil, join(m2)...)
+	m1.awaitReady(120 * time.Second)
+
+	// Control-plane-only on a fresh host, and what --disable-etcd answers.
+	m4 := l.host("m4", 24)
+	m4.start(nil, join(m2, "--disable-etcd")...)
+	m4.awaitReady(90 * time.Second)
+	l.until(30*time.Second, "m4's Node is there with the control-plane label alone", func() bool {
+		n, err := kube.CoreV1().Nodes().Get(t.Context(), "m4", metav1.GetOptions{})
+		if err != nil {
+			return false
+		}
+		_, etcd := n.Labels[membership.EtcdLabel]
+		return n.Labels[membership.ControlPlaneLabel] == "true" && !etcd
 	})
 }
 

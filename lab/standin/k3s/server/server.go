@@ -116,13 +116,21 @@ func Run(ctx context.Context, v config.Values, b behaviour.Behaviour, log *slog.
 	return code
 }
 
-// stop lets etcd hand leadership over first, while everything else still runs; then the rest goes at once, as k3s's
-// process usually ends as soon as etcd has stopped. A fatal end gives etcd no time.
+// stop ends the children. In an orderly end etcd gets its time: it hands leadership over and stops. The rest is killed
+// before that, as k3s's parts are when its process ends: etcd waits up to 15 s for the apiserver's watches to close, and
+// with it the hand-over would wait. A fatal end gives etcd no time.
 func (s *server) stop(orderly bool) {
 	s.stopping.Store(true)
 	s.mu.Lock()
 	etcd, children := s.etcd, s.children
 	s.mu.Unlock()
+	var wait sync.WaitGroup
+	for _, p := range children {
+		wait.Go(p.Kill)
+	}
+	if c := s.etcdClient.Load(); c != nil {
+		_ = c.Close()
+	}
 	if etcd != nil {
 		if orderly {
 			grace, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -134,9 +142,7 @@ func (s *server) stop(orderly bool) {
 			etcd.Kill()
 		}
 	}
-	for _, p := range children {
-		p.Kill()
-	}
+	wait.Wait()
 }
 
 // bring starts everything behind the supervisor.
