@@ -149,6 +149,7 @@ func (h *host) parts() (*parts, error) {
 	if err != nil {
 		return nil, env.Usage("%v", err)
 	}
+	s.Kubeconfig = filepath.Join("/", h.root, s.Kubeconfig)
 	api, err := h.d.API(s)
 	if err != nil {
 		return nil, env.Failed(err)
