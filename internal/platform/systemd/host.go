@@ -303,7 +303,7 @@ func answer(l net.Listener) {
 			return
 		}
 		if err != nil {
-			time.Sleep(100 * time.Millisecond) // out of descriptors, perhaps
+			time.Sleep(100 * time.Millisecond) //nolint:forbidigo // out of descriptors, perhaps; nothing says when that is over
 			continue
 		}
 		_ = c.Close()
