@@ -67,7 +67,8 @@ func (c *Cluster) ServerURLs() string {
 // installRegrade applies the manifests that the product renders, gives every eligible host its credential and starts the
 // daemons.
 func (c *Cluster) installRegrade(ctx context.Context) error {
-	rendered, err := c.Regrade(ctx, "manifests")
+	// With the empty ConfigMaps: scenarios without a controller have nobody else to make them.
+	rendered, err := c.Regrade(ctx, "manifests", "--configmaps")
 	if err != nil {
 		return err
 	}

@@ -54,6 +54,7 @@ func begin(t *testing.T, spec cluster.Spec, controllerEnv []string, writeThrough
 	for _, n := range s.nodes() {
 		s.uids[n.Name] = n.UID
 	}
+	s.awaitReports()
 	s.startWriter(writeThrough)
 	if controllerEnv != nil {
 		s.controller = s.NewController()
@@ -70,6 +71,35 @@ func begin(t *testing.T, spec cluster.Spec, controllerEnv []string, writeThrough
 		})
 	}
 	return s
+}
+
+// awaitReports waits until every host daemon has spoken, every voter has reached
+// the peer port of n4, and every standby has judged itself.
+func (s *scenario) awaitReports() {
+	s.t.Helper()
+	s.eventually(2*time.Minute, "every host daemon to report", func(ctx context.Context) (bool, string) {
+		cm, err := s.api().CoreV1().ConfigMaps(fleet.DefaultNamespace).Get(ctx, fleet.ConfigMapActuators, metav1.GetOptions{})
+		if err != nil {
+			return false, err.Error()
+		}
+		for _, h := range s.Spec.Hosts {
+			if h.Role == cluster.Agent && !h.Standby {
+				continue
+			}
+			r, err := status.ParseReport([]byte(cm.Data[h.Name]))
+			switch {
+			case err != nil:
+				return false, fmt.Sprintf("%s: %v", h.Name, err)
+			case h.Role == cluster.Agent && r.Preflight == nil:
+				return false, h.Name + " has not judged itself"
+			case h.Role == cluster.Server && (r.Etcd == nil || !r.Etcd.Linearizable):
+				return false, h.Name + " reports no etcd that answers"
+			case h.Role == cluster.Server && !slices.Contains(r.Standbys, status.Dial{Node: "n4", OK: true}):
+				return false, h.Name + " has not reached n4"
+			}
+		}
+		return true, ""
+	})
 }
 
 func (s *scenario) startWriter(through []string) {
