@@ -60,7 +60,8 @@ func (h *host) take(ctx context.Context, c hostd.Command) error {
 // drive passes until the step is settled or has taken too long.
 func (h *host) drive(ctx context.Context, p *parts, c hostd.Command) error {
 	d := hostd.New(p.daemon)
-	bound := time.Duration(p.settings.OperationTimeout)
+	// The step has its own bound; the command lets it say so itself.
+	bound := time.Duration(p.settings.OperationTimeout) + 30*time.Second
 	if c.Step == fleet.StepPromote || c.Step == fleet.StepRollback {
 		bound += learnerStall
 	}

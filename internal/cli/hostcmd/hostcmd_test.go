@@ -1,0 +1,373 @@
+package hostcmd_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"github.com/exadev/regrade/internal/cli/env"
+	"github.com/exadev/regrade/internal/cli/hostcmd"
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/hostapi"
+	"github.com/exadev/regrade/internal/hostd"
+	"github.com/exadev/regrade/internal/hostd/settings"
+	"github.com/exadev/regrade/internal/lease"
+	"github.com/exadev/regrade/internal/platform"
+	"github.com/exadev/regrade/internal/platform/platformtest"
+	"github.com/exadev/regrade/internal/platform/rolefile"
+	"github.com/exadev/regrade/internal/status"
+	"github.com/exadev/regrade/internal/swap"
+)
+
+var start = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+
+var id = fleet.NewSwapID(start, "a", "d")
+
+// rig is a host of four: a, b, c and e vote, d is the standby.
+type rig struct {
+	t       *testing.T
+	root    string
+	node    string
+	host    *platformtest.Fake
+	now     time.Time
+	self    *swap.Node
+	lease   lease.Lease
+	members []status.Member
+	own     fleet.MemberID
+	pre     []status.Problem
+	ready   map[string]bool
+	reports []status.Report
+	waited  time.Duration
+	stuck   bool // k3s never gets a datastore
+	out     bytes.Buffer
+	errs    bytes.Buffer
+}
+
+var ids = map[string]fleet.MemberID{"a": 0xa, "b": 0xb, "c": 0xc, "d": 0xd, "e": 0xe}
+
+func newRig(t *testing.T, node string) *rig {
+	r := &rig{t: t, root: t.TempDir(), node: node, now: start, host: platformtest.NewFake("boot-1"), ready: map[string]bool{"a": true, "b": true, "c": true, "e": true}}
+	r.self = &swap.Node{Labels: map[string]string{}, Annotations: map[string]string{}, InternalIP: "10.0.0.4"}
+	for _, n := range []string{"a", "b", "c", "e"} {
+		r.members = append(r.members, status.Member{ID: ids[n], Name: n + "-0123abcd"})
+	}
+	r.plant(fleet.FileHostConfig, "node: "+node+"\nservers: [\"https://10.0.0.2:6443\"]\nlog-level: error\noperation-timeout: 10s\n")
+	r.plant(fleet.FileJoinConfig, "a: https://10.0.0.1:6443\nb: https://10.0.0.2:6443\nd: https://10.0.0.4:6443\n")
+	r.host.OnAdvance = func(f *platform.Facts) {
+		if f.Server.Process && !f.Files.WAL && !r.stuck {
+			f.Files.WAL, f.Datastore, f.EtcdCerts = true, true, true
+			r.own = ids[node]
+			r.members = append(r.members, status.Member{ID: r.own, Name: node + "-0123abcd"})
+		}
+		if f.Server.Process && f.Server.State == platform.StateActivating {
+			f.Server.State = platform.StateActive
+		}
+	}
+	r.host.Change(func(f *platform.Facts) {
+		if node == "d" {
+			f.Files.Role, f.Agent.State, f.Agent.Process = fleet.RoleAgent, platform.StateActive, true
+			return
+		}
+		r.own = ids[node]
+		f.Files.Role, f.Files.WAL, f.Datastore, f.EtcdCerts = fleet.RoleServer, true, true, true
+		f.Files.Identity = rolefile.Identity{ClusterID: 0xc1, MemberID: r.own}
+		f.Server.State, f.Server.Process, f.Server.Level = platform.StateActive, true, fleet.LevelFull
+	})
+	return r
+}
+
+func (r *rig) plant(path, content string) {
+	r.t.Helper()
+	full := filepath.Join(r.root, path)
+	if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := os.WriteFile(full, []byte(content), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) order(step fleet.Step) {
+	r.self.Labels[fleet.DefaultKeys().DesiredRole()] = string(step.DesiredRole())
+	r.self.Annotations[fleet.DefaultKeys().JoinNode()] = "b"
+	r.self.Annotations[fleet.DefaultKeys().LeadTo()] = "b"
+	r.lease = lease.Lease{Exists: true, Holder: fleet.LeaseHolder, RenewTime: r.now, Duration: time.Hour, Annotations: map[string]string{fleet.LeaseSwapID: string(id)}}
+}
+
+// run is one command line; it gives the exit status.
+func (r *rig) run(args ...string) int {
+	r.t.Helper()
+	r.out.Reset()
+	r.errs.Reset()
+	e := env.Env{Out: &r.out, Err: &r.errs, Getenv: func(string) string { return "" }, Now: func() time.Time { return r.now }}
+	cmd := hostcmd.New(e, hostcmd.Deps{
+		API:  func(settings.Host) (hostcmd.API, error) { return r, nil },
+		Host: func(settings.Host, string) platform.Host { return r.host },
+		Etcd: func(settings.Host, string) hostd.Etcd { return etcd{r} },
+		Ways: func(settings.Host, string, platform.Host) hostd.Ways { return r },
+		Wait: func(ctx context.Context, d time.Duration) error {
+			r.now = r.now.Add(d)
+			r.waited += d
+			r.host.Advance()
+			return ctx.Err()
+		},
+	})
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetOut(&r.out)
+	cmd.SetErr(&r.errs)
+	cmd.SetArgs(append(args, "--root", r.root))
+	code, message := env.Status(cmd.ExecuteContext(r.t.Context()))
+	r.errs.WriteString(message)
+	return code
+}
+
+func (r *rig) want(code int, text string, args ...string) {
+	r.t.Helper()
+	if got := r.run(args...); got != code || !strings.Contains(r.out.String()+r.errs.String(), text) {
+		r.t.Errorf("%v: exit status %d, want %d and %q\n%s%s", args, got, code, text, &r.out, &r.errs)
+	}
+}
+
+func (r *rig) Begin(context.Context, bool) error { return nil }
+func (r *rig) Read(context.Context) (hostapi.View, error) {
+	return hostapi.View{Date: r.now, Server: "https://10.0.0.2:6443", Self: r.self, Lease: r.lease}, nil
+}
+func (r *rig) Nodes(context.Context) ([]hostapi.Node, error) {
+	var out []hostapi.Node
+	for n, ready := range r.ready {
+		out = append(out, hostapi.Node{Name: n, Node: swap.Node{Ready: ready}})
+	}
+	return out, nil
+}
+func (r *rig) WriteReport(_ context.Context, rep status.Report) error {
+	r.reports = append(r.reports, rep)
+	return nil
+}
+func (r *rig) WriteHeartbeat(context.Context, hostapi.Beat) error { return nil }
+func (r *rig) Changed() <-chan struct{}                           { return nil }
+func (r *rig) Avoid(bool)                                         {}
+func (r *rig) Preflight(context.Context, hostapi.PreflightInput) status.Preflight {
+	return status.Preflight{OK: len(r.pre) == 0, Problems: r.pre}
+}
+func (r *rig) Dial(context.Context, []hostapi.Standby) []status.Dial { return nil }
+
+type etcd struct{ r *rig }
+
+func (e etcd) listed() bool {
+	for _, m := range e.r.members {
+		if m.ID == e.r.own {
+			return true
+		}
+	}
+	return false
+}
+
+func (e etcd) Local(context.Context) hostapi.Member {
+	f := e.r.host.Facts()
+	if !f.Server.Process || !f.Files.WAL || !e.listed() {
+		return hostapi.Member{View: status.EtcdView{Error: "connection refused"}}
+	}
+	return hostapi.Member{Answers: true, ID: e.r.own, View: status.EtcdView{ClusterID: 0xc1, Leader: 0xb, Linearizable: true, Members: e.r.members}}
+}
+
+func (e etcd) Ask(context.Context, []string) (hostapi.Answer, error) {
+	return hostapi.Answer{URL: "https://10.0.0.2:2379", ClusterID: 0xc1, Members: e.r.members}, nil
+}
+func (e etcd) MoveLeader(context.Context, fleet.MemberID) error {
+	return errors.New("it does not lead")
+}
+
+func (r *rig) remove() {
+	var left []status.Member
+	for _, m := range r.members {
+		if m.ID != r.own {
+			left = append(left, m)
+		}
+	}
+	r.members = left
+}
+
+func TestEachCommand(t *testing.T) { // R-D1-14..18, R-D1-31
+	t.Run("promote, and again", func(t *testing.T) {
+		r := newRig(t, "d")
+		r.order(fleet.StepPromote)
+		r.want(fleet.ExitDone, "promote: done", "promote", string(id))
+		n := len(r.host.Calls)
+		r.want(fleet.ExitDone, "promote: done", "promote", string(id))
+		if len(r.host.Calls) != n {
+			t.Error("a settled step was taken again")
+		}
+		if rep := r.reports[len(r.reports)-1]; rep.Phase != fleet.PhaseDone || rep.StartedAt.IsZero() {
+			t.Errorf("report: %+v", rep)
+		}
+	})
+	t.Run("promote without the Lease (R-D1-32)", func(t *testing.T) {
+		r := newRig(t, "d")
+		r.order(fleet.StepPromote)
+		r.lease = lease.Lease{}
+		r.want(fleet.ExitRefused, "LeaseNotHeld", "promote", string(id))
+	})
+	t.Run("promote with a stale id (R-D1-32)", func(t *testing.T) {
+		r := newRig(t, "d")
+		r.order(fleet.StepPromote)
+		r.want(fleet.ExitRefused, "StaleSwap", "promote", "20260101T000000Z-a-d")
+	})
+	t.Run("promote for another swap than the Node's", func(t *testing.T) {
+		r := newRig(t, "d")
+		r.order(fleet.StepPromote)
+		r.self.Annotations[fleet.DefaultKeys().Swap()] = "20260101T000000Z-a-d"
+		r.want(fleet.ExitRefused, "StaleSwap", "promote", string(id))
+		if len(r.host.Calls) != 0 {
+			t.Errorf("changed: %v", r.host.Calls)
+		}
+	})
+	t.Run("promote of a host that is not provisioned (R-D1-17)", func(t *testing.T) {
+		r := newRig(t, "d")
+		r.order(fleet.StepPromote)
+		r.pre = []status.Problem{{Code: "NotStaged", Sentence: "no server.yaml"}}
+		r.want(fleet.ExitRefused, "NotStaged", "promote", string(id))
+	})
+	t.Run("promote that does not end", func(t *testing.T) {
+		r := newRig(t, "d")
+		r.order(fleet.StepPromote)
+		r.stuck = true
+		r.want(fleet.ExitNotYet, "Joining", "promote", string(id))
+		if r.waited < 10*time.Second || r.waited > 11*time.Minute {
+			t.Errorf("waited %s", r.waited)
+		}
+		// R-D1-16: and can be undone.
+		r.order(fleet.StepRollback)
+		r.want(fleet.ExitDone, "rollback: done", "rollback", string(id))
+		if f := r.host.Facts(); !f.Agent.Process || f.Server.Process {
+			t.Errorf("%+v", f)
+		}
+	})
+	t.Run("step-down, not yet, finish, finished", func(t *testing.T) {
+		r := newRig(t, "a")
+		r.order(fleet.StepStepDown)
+		r.want(fleet.ExitDone, "step-down: done", "step-down", string(id))
+		r.reports = nil
+		r.want(fleet.ExitNotYet, "nothing says", "finish-demote")
+		if len(r.reports) != 0 {
+			t.Error("reported although it is not due (R-216-23)")
+		}
+		r.remove()
+		r.lease = lease.Lease{} // R-D1-20: it needs none
+		r.want(fleet.ExitDone, "finish-demote: done", "finish-demote")
+		if f := r.host.Facts(); f.Files.Role != fleet.RoleAgent || f.Datastore || !f.Agent.Process {
+			t.Errorf("%+v", f)
+		}
+		r.want(fleet.ExitDone, "nothing to finish", "finish-demote")
+	})
+	t.Run("step-down that fails (R-D1-16)", func(t *testing.T) {
+		r := newRig(t, "a")
+		r.order(fleet.StepStepDown)
+		r.host.OnAdvance = func(f *platform.Facts) { r.own = 0xff }
+		r.want(fleet.ExitFailed, "EtcdNotBack", "step-down", string(id))
+		if f := r.host.Facts(); f.Files.Role != fleet.RoleServer || f.Agent.Process {
+			t.Errorf("role %q, agent %t", f.Files.Role, f.Agent.Process)
+		}
+	})
+	t.Run("snapshot", func(t *testing.T) { // R-D1-28
+		r := newRig(t, "b")
+		r.order(fleet.StepPromote)
+		r.want(fleet.ExitDone, "fleet-role-"+string(id), "snapshot", string(id))
+	})
+	t.Run("a host lock held too long (R-216-13)", func(t *testing.T) {
+		r := newRig(t, "d")
+		r.plant(fleet.FileHostConfig, "node: d\nservers: [\"https://10.0.0.2:6443\"]\noperation-timeout: 10s\nlock: /lock\n")
+		l := flock.New(filepath.Join(r.root, "lock"))
+		if err := l.Lock(); err != nil {
+			t.Fatal(err)
+		}
+		go func() { time.Sleep(300 * time.Millisecond); _ = l.Unlock() }()
+		r.order(fleet.StepPromote)
+		r.want(fleet.ExitDone, "promote: done", "promote", string(id))
+	})
+	t.Run("wrong usage", func(t *testing.T) {
+		r := newRig(t, "d")
+		r.want(fleet.ExitRefused, "ID", "promote")
+		r.want(fleet.ExitRefused, "swap id", "promote", "what")
+		r.want(fleet.ExitRefused, "--join", "promote-local")
+		r.want(fleet.ExitRefused, "json", "status", "-o", "xml")
+		r.plant(fleet.FileHostConfig, "node: D\n")
+		r.want(fleet.ExitRefused, "node:", "status")
+	})
+}
+
+func TestStatusAndPreflight(t *testing.T) {
+	r := newRig(t, "d")
+	r.want(fleet.ExitDone, "preflight  ok", "status")
+	r.want(fleet.ExitDone, "preflight: ok", "preflight")
+	r.pre = []status.Problem{{Code: "WrongToken", Sentence: "refused"}}
+	r.want(fleet.ExitRefused, "WrongToken: refused", "preflight")
+	if code := r.run("status", "-o", "json"); code != 0 {
+		t.Fatal(code)
+	}
+	var rep status.Report
+	if err := json.Unmarshal(r.out.Bytes(), &rep); err != nil || rep.Role != fleet.RoleAgent || rep.Preflight == nil {
+		t.Errorf("%+v %v", rep, err)
+	}
+	if len(r.host.Calls) != 0 || len(r.reports) != 0 {
+		t.Errorf("looking changed something: %v", r.host.Calls)
+	}
+	s := newRig(t, "a")
+	s.want(fleet.ExitRefused, "NotStandby", "preflight")
+	s.want(fleet.ExitDone, "member a of cluster c1", "status")
+}
+
+func TestAnInstallersSteps(t *testing.T) { // R-D1-29, R-K-05, R-X-05
+	t.Run("promote-local needs a free Lease", func(t *testing.T) {
+		r := newRig(t, "d")
+		r.order(fleet.StepPromote)
+		r.want(fleet.ExitRefused, "LeaseTaken", "promote-local", "--join", "b")
+		r.lease, r.now = lease.Lease{}, r.now.Add(time.Second)
+		r.want(fleet.ExitDone, "promote: done", "promote-local", "--join", "b")
+	})
+	t.Run("demote-local needs three other Ready voters", func(t *testing.T) {
+		r := newRig(t, "a")
+		r.ready["c"] = false
+		r.want(fleet.ExitRefused, "TooFewVoters", "demote-local")
+		if len(r.host.Calls) != 0 {
+			t.Errorf("changed: %v", r.host.Calls)
+		}
+		r.ready["c"] = true
+		r.want(fleet.ExitNotYet, "etcd.k3s.cattle.io/remove=true", "demote-local")
+		if f := r.host.Facts().Files; f.Leaving == "" || f.Role != fleet.RoleAgent {
+			t.Errorf("%+v", f)
+		}
+		r.want(fleet.ExitNotYet, "remove", "demote-local")
+		r.remove()
+		r.want(fleet.ExitDone, "finish-demote: done", "demote-local")
+	})
+}
+
+func TestStartConditions(t *testing.T) { // R-A-13, R-A-19, R-N-13
+	r := newRig(t, "d")
+	r.want(0, "as it was before regrade", "role-is", "server")
+	r.plant(fleet.FileRole, "agent\n")
+	r.want(1, "the role file says agent", "role-is", "server")
+	r.want(0, "may start", "role-is", "agent")
+	r.plant(fleet.FileServerConf, "server: https://10.0.0.2:6443\ntoken: x\n")
+	r.want(0, "next reboot", "allow-join")
+	r.want(0, "allow-join", "role-is", "server")
+	r.want(1, "allow-join", "role-is", "agent")
+	r.plant(fleet.FileRole, "server\n")
+	r.plant(fleet.DefaultDataDir+"/server/db/etcd/member/wal/0.wal", "")
+	r.want(0, "datastore", "role-is", "server")
+	r.plant(fleet.DefaultDataDir+"/server/db/etcd/tombstone", "")
+	r.want(1, "tombstone", "role-is", "server")
+	r.plant(fleet.FileRole, "king\n")
+	r.want(1, "king", "role-is", "agent")
+	if code := r.run("role-is", "king"); code != fleet.ExitRefused {
+		t.Errorf("an unknown role: %d", code)
+	}
+}
