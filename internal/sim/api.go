@@ -165,3 +165,16 @@ func (a *API) DeleteLease() { a.Lease, a.leaseAt = lease.Lease{}, 0 }
 
 // DeleteConfigMap deletes a ConfigMap.
 func (a *API) DeleteConfigMap(name string) { delete(a.ConfigMaps, name) }
+
+// TakeLease makes the Lease another's, whoever had it.
+func (a *API) TakeLease(holder string, now time.Time, d time.Duration) {
+	a.Lease = lease.Lease{Exists: true, Holder: holder, AcquireTime: now, RenewTime: now, Duration: d}
+	a.leaseAt = a.next()
+}
+
+// GiveLeaseBack ends a holder's Lease, unless it has passed on.
+func (a *API) GiveLeaseBack(holder string) {
+	if a.Lease.Holder == holder {
+		a.Lease.Holder, a.leaseAt = "", a.next()
+	}
+}

@@ -52,7 +52,7 @@ func (f fault) String() string {
 var faultKinds = []string{
 	"daemon dies", "controller dies", "controller stalls", "crash", "reboot", "pause", "network lost",
 	"k3s killed", "member controller backs off", "lease deleted", "status deleted", "reports deleted", "quiet",
-	"operator cordons",
+	"operator cordons", "lease taken", "marks deleted", "daemon down",
 }
 
 // staleMember ends the name of a member that k3s removed long ago.
@@ -161,6 +161,21 @@ func (r *run) suffer(f fault) {
 		r.w.Edit(f.Kind, func(a *sim.API) { a.DeleteConfigMap(fleet.ConfigMapStatus) })
 	case "reports deleted":
 		r.w.Edit(f.Kind, func(a *sim.API) { a.DeleteConfigMap(fleet.ConfigMapActuators) })
+	case "lease taken":
+		// As a host that changes its level takes it, or a person by hand.
+		r.w.Edit(f.Kind, func(a *sim.API) { a.TakeLease(f.Host, time.Now(), f.For) })
+		r.later(f.For, func() { r.w.Edit("lease given back", func(a *sim.API) { a.GiveLeaseBack(f.Host) }) })
+	case "marks deleted":
+		k := r.policy.Keys
+		r.w.Edit(f.Kind+" on "+f.Host, func(a *sim.API) {
+			for _, key := range k.SwapAnnotations() {
+				delete(a.Nodes[f.Host].Annotations, key)
+			}
+		})
+	case "daemon down":
+		r.w.DaemonDied(f.Host)
+		r.newDaemon(f.Host)
+		r.daemons[f.Host].due = time.Now().Add(f.For)
 	case "operator cordons":
 		r.w.OperatorCordons(f.Host)
 	case "quiet":
@@ -170,6 +185,9 @@ func (r *run) suffer(f fault) {
 
 // heal ends every fault.
 func (r *run) heal() {
+	for _, d := range r.due {
+		d.do()
+	}
 	r.due, r.ghosts, r.kill = nil, nil, map[string]int{}
 	for _, n := range r.names {
 		r.w.Rejoin(n)
