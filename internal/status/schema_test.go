@@ -1,0 +1,263 @@
+package status_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/status"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func schema(t *testing.T, name string) *jsonschema.Schema {
+	t.Helper()
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	s, err := c.Compile(filepath.Join("schemas", name+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func valid(t *testing.T, s *jsonschema.Schema, raw []byte) error {
+	t.Helper()
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Validate(doc)
+}
+
+var at = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+
+// documents are one value of each document with every field set, so that a
+// field that is added shows up in the golden file and needs the schema's word.
+func documents() map[string]any {
+	reason := []status.Reason{{Code: "NotReady", Sentence: "n1 is not Ready", Node: "n1"}}
+	steps := []status.StepTime{{Step: "begin", At: at}}
+	const id = fleet.SwapID("20261129T120000Z-n1-n4")
+	const big = fleet.MemberID(0xf0e1d2c3b4a59687) // beyond 2^53
+	return map[string]any{
+		"status": status.Status{
+			Protocol: status.Protocol, At: at, Controller: "uid", DryRun: true, Target: 3,
+			Swap: &status.Swap{
+				ID: id, Out: "n1", In: "n4", Step: "promote", StartedAt: at, StepSince: at, Deadline: at, Manual: true, Snapshot: "s",
+				AskedAgain: 1, FailingSince: at, Reasons: reason, Cause: reason, Steps: steps,
+			},
+			LastSwap: &status.LastSwap{
+				ID: id, Out: "n1", In: "n4", Outcome: fleet.OutcomeRolledBack, Manual: true, EndedAt: at, Reasons: reason,
+				OutgoingPending: true, IncomingPending: true, Snapshot: "s", Steps: steps,
+			},
+			Request: &status.Request{Out: "n1", In: "n4", At: at},
+			Next: status.Next{
+				State: "promote", Action: "order", Node: "n4", Code: "PromoteOrdered", Sentence: "n4 is asked to join",
+				Facts: []status.Fact{{Name: "voters", Value: "3"}}, Waits: reason,
+			},
+			Hosts: []status.Host{{
+				Name: "n1", Role: fleet.RoleServer, Level: fleet.LevelFull, Ready: true, Voter: true, Learner: true, MemberID: big,
+				Eligible: true, Pinned: true, Fresh: true, Members: []fleet.MemberID{big}, Reasons: reason,
+			}},
+			Pending: []string{"n2"}, EvenSince: at, CooldownUntil: at,
+			Backoff: []status.Backoff{{Out: "n1", In: "n4", Count: 2, Until: at}},
+		},
+		"request": status.Request{Out: "n1", In: "n4", At: at},
+		"report": status.Report{
+			Protocol: status.Protocol, Swap: id, Step: fleet.StepPromote, Phase: fleet.PhaseRunning, Code: "Waits", Message: "waits for etcd",
+			StartedAt: at, Stopped: true, Snapshot: "s", Role: fleet.RoleServer, Level: fleet.LevelEtcdOnly, Leaving: true,
+			At: at, SkewMS: -120, BootID: "b", Counter: 7, ClusterID: big, MemberID: big, K3sVersion: "v1.34.2+k3s1",
+			Etcd: &status.EtcdView{
+				Linearizable: true, ClusterID: big, Leader: big, Alarms: []string{"NOSPACE"}, Version: "3.6.6", AppliedIndex: 9, Error: "e",
+				Members: []status.Member{{ID: big, Name: "n1-0a1b2c3d", PeerURLs: []string{"https://10.0.0.1:2380"}, ClientURLs: []string{"https://10.0.0.1:2379"}, Learner: true}},
+			},
+			Preflight: &status.Preflight{OK: true, Problems: []status.Problem{{Code: "NotStaged", Sentence: "no server.yaml"}}},
+			Standbys:  []status.Dial{{Node: "n4", OK: true, Error: "e"}},
+		},
+		"record": status.Record{
+			Protocol: status.Protocol, Prefix: fleet.DefaultPrefix, ID: id, Out: "n1", In: "n4", Manual: true, Started: at, ClusterID: big,
+			Voters:    []status.RecordVoter{{Node: "n1", ID: big, Name: "n1-0a1b2c3d"}},
+			OutMember: big, InMember: big, Snapshot: "s",
+		},
+	}
+}
+
+func TestDocumentsAreAsPublished(t *testing.T) {
+	for name, doc := range documents() {
+		t.Run(name, func(t *testing.T) {
+			if field := zero(reflect.ValueOf(doc), name); field != "" {
+				t.Fatalf("%s is not set: the golden file would not show it", field)
+			}
+			got, err := json.MarshalIndent(doc, "", "  ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, '\n')
+			golden := filepath.Join("testdata", name+".json")
+			if *update {
+				if err := os.WriteFile(golden, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), string(got)); diff != "" {
+				t.Error(diff)
+			}
+			if err := valid(t, schema(t, name), want); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// The barest document that a writer makes is valid, too: what is absent, and
+// what is null, is the schema's business.
+func TestTheBarestDocumentsAreValid(t *testing.T) {
+	for name, doc := range map[string]any{
+		"status":  status.Status{Protocol: status.Protocol, At: at, Target: 3, Hosts: []status.Host{}},
+		"report":  status.Report{Protocol: status.Protocol, At: at, BootID: "b", Etcd: &status.EtcdView{}},
+		"request": status.Request{Out: "n1", In: "n4", At: at},
+	} {
+		raw, err := json.Marshal(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := valid(t, schema(t, name), raw); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestSchemasRefuseWhatParsersRefuse(t *testing.T) {
+	for name, test := range map[string]struct {
+		schema, raw string
+		parse       func([]byte) error
+	}{
+		"a status of another protocol":  {"status", `{"protocol":2,"at":"2026-11-29T12:00:00Z","dry_run":true,"target":3,"swap":null,"last_swap":null,"request":null,"next":{"state":"","code":"","sentence":""},"hosts":[]}`, parseStatus},
+		"a status that is a list":       {"status", `[]`, parseStatus},
+		"a request without in":          {"request", `{"out":"a","at":"2026-11-29T12:00:00Z"}`, parseRequest},
+		"a request with an empty node":  {"request", `{"out":"a","in":"","at":"2026-11-29T12:00:00Z"}`, parseRequest},
+		"a request without a time":      {"request", `{"out":"a","in":"b"}`, parseRequest},
+		"a report without a boot id":    {"report", `{"protocol":1,"at":"2026-11-29T12:00:00Z","counter":1}`, parseReport},
+		"a report of a strange phase":   {"report", `{"protocol":1,"at":"2026-11-29T12:00:00Z","boot_id":"b","counter":1,"phase":"asleep"}`, parseReport},
+		"a report with a bad member id": {"report", `{"protocol":1,"at":"2026-11-29T12:00:00Z","boot_id":"b","counter":1,"member_id":"xyz"}`, parseReport},
+		"a record without voters":       {"record", `{"protocol":1,"prefix":"a/","id":"20261129T120000Z-a-b","out":"a","in":"b","started_at":"2026-11-29T12:00:00Z","cluster_id":"1","out_member":"1"}`, parseRecord},
+	} {
+		if err := valid(t, schema(t, test.schema), []byte(test.raw)); err == nil {
+			t.Errorf("%s: the schema takes it", name)
+		}
+		if err := test.parse([]byte(test.raw)); err == nil {
+			t.Errorf("%s: the parser takes it", name)
+		}
+	}
+}
+
+func parseStatus(raw []byte) error  { _, err := status.ParseStatus(raw); return err }
+func parseRequest(raw []byte) error { _, err := status.ParseRequest(raw); return err }
+func parseReport(raw []byte) error  { _, err := status.ParseReport(raw); return err }
+func parseRecord(raw []byte) error  { _, err := status.ParseRecord(string(raw)); return err }
+
+// Every field of a type is in its schema and the other way round.
+func TestSchemasNameEveryField(t *testing.T) {
+	for name, doc := range documents() {
+		raw, err := os.ReadFile(filepath.Join("schemas", name+".json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s map[string]any
+		if err := json.Unmarshal(raw, &s); err != nil {
+			t.Fatal(err)
+		}
+		compare(t, name, reflect.TypeOf(doc), s, s)
+	}
+}
+
+func compare(t *testing.T, path string, typ reflect.Type, s, root map[string]any) {
+	t.Helper()
+	for typ.Kind() == reflect.Pointer {
+		typ = typ.Elem()
+	}
+	s = resolve(s, root)
+	switch {
+	case typ.Kind() == reflect.Slice:
+		items, _ := s["items"].(map[string]any)
+		if items == nil {
+			t.Errorf("%s is a list in Go and not in the schema", path)
+			return
+		}
+		compare(t, path+"[]", typ.Elem(), items, root)
+	case typ.Kind() == reflect.Struct && typ != reflect.TypeFor[time.Time]():
+		props, _ := s["properties"].(map[string]any)
+		var have, want []string
+		for name := range props {
+			have = append(have, name)
+		}
+		for f := range typ.Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			want = append(want, name)
+			if p, ok := props[name].(map[string]any); ok {
+				compare(t, path+"."+name, f.Type, p, root)
+			}
+		}
+		slices.Sort(have)
+		slices.Sort(want)
+		if diff := cmp.Diff(want, have); diff != "" {
+			t.Errorf("%s: type and schema differ: %s", path, diff)
+		}
+	}
+}
+
+func resolve(s, root map[string]any) map[string]any {
+	if either, ok := s["anyOf"].([]any); ok {
+		s, _ = either[0].(map[string]any)
+	}
+	if ref, ok := s["$ref"].(string); ok {
+		defs, _ := root["$defs"].(map[string]any)
+		s, _ = defs[strings.TrimPrefix(ref, "#/$defs/")].(map[string]any)
+	}
+	return s
+}
+
+// zero names a field that has no value, or is empty when all have one.
+func zero(v reflect.Value, path string) string {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if v.IsNil() {
+			return path
+		}
+		return zero(v.Elem(), path)
+	case reflect.Slice:
+		if v.Len() == 0 {
+			return path
+		}
+		return zero(v.Index(0), path+"[0]")
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() {
+			break
+		}
+		for f, x := range v.Fields() {
+			if missing := zero(x, path+"."+f.Name); missing != "" {
+				return missing
+			}
+		}
+		return ""
+	}
+	if v.IsZero() {
+		return path
+	}
+	return ""
+}
