@@ -185,12 +185,12 @@ func get(ctx context.Context, address, secret string, cfg *tls.Config) ([]byte, 
 	client := &http.Client{Transport: t, Timeout: 4 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, plain(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, plain(err)
 	}
 	if secret == "" && resp.StatusCode != http.StatusOK {
 		return nil, resp.StatusCode, fmt.Errorf("status %d", resp.StatusCode)

@@ -226,3 +226,31 @@ func TestDial(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// A report is written only when something in it changed (safety rule 29).
+func TestProblemsReadAlikeEachTime(t *testing.T) {
+	s := newStandby(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = c.(*net.TCPConn).SetLinger(0) // a reset, whose error names both ports
+			_ = c.Close()
+		}
+	}()
+	s.in.JoinURLs["n1"] = "https://" + l.Addr().String()
+	first := s.c.Preflight(t.Context(), s.in)
+	for range 3 {
+		again := s.c.Preflight(t.Context(), s.in)
+		if len(again.Problems) != 1 || again.Problems[0].Code != first.Problems[0].Code || strings.Contains(again.Problems[0].Sentence, "->") {
+			t.Fatalf("%+v, then %+v", first.Problems, again.Problems)
+		}
+	}
+}
