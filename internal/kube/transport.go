@@ -16,8 +16,8 @@ import (
 // Transport sends requests to the first of its API servers that works,
 // remembers the Date of the last answer and counts requests.
 //
-// A server that could not be reached, or that answered nothing in time, is left
-// for the next one that answers an authenticated /readyz: an etcd-only server
+// A server that could not be reached, that answered nothing in time, or that
+// answered with an error of its own, is left for the next one that answers an authenticated /readyz: an etcd-only server
 // answers TLS and /ping, and a removed one may answer from its cache (safety
 // rule 23). With one server nothing is asked first.
 type Transport struct {
@@ -90,6 +90,9 @@ func (r *route) RoundTrip(req *http.Request) (*http.Response, error) {
 		var resp *http.Response
 		resp, err = r.send(req, i)
 		if err == nil {
+			if resp.StatusCode >= http.StatusInternalServerError {
+				r.t.doubt(i) // it has lost its etcd, perhaps; the next request asks first
+			}
 			return resp, nil
 		}
 		r.t.doubt(i)
