@@ -68,8 +68,8 @@ func Build(ctx context.Context, withRegrade bool, logf func(string, ...any)) (Bi
 			return Binaries{}, err
 		}
 	}
-	if real := os.Getenv(EnvK3s); real != "" {
-		if b.K3s, err = filepath.Abs(real); err != nil {
+	if given := os.Getenv(EnvK3s); given != "" {
+		if b.K3s, err = filepath.Abs(given); err != nil {
 			return Binaries{}, err
 		}
 		if _, err := os.Stat(b.K3s); err != nil {

@@ -42,7 +42,7 @@ func (c *Cluster) CLI(ctx context.Context, args ...string) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	cmd.Env = append(cmd.Env, "KUBECONFIG="+file, "FLEET_ROLE_SERVERS="+c.ServerURLs())
+	cmd.Env = append(cmd.Env, "KUBECONFIG="+file, "FLEET_ROLE_API_SERVERS="+c.ServerURLs())
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err = cmd.Run()
@@ -120,8 +120,8 @@ func (k *Controller) Start(ctx context.Context) error {
 		return err
 	}
 	k.runs++
-	cmd.Env = append(cmd.Env, "KUBECONFIG="+kubeconfig, "FLEET_ROLE_SERVERS="+c.ServerURLs(),
-		fmt.Sprintf("FLEET_ROLE_CONTROLLER_ID=lab-%s-%d", c.Lab.Name(), k.runs))
+	cmd.Env = append(cmd.Env, "KUBECONFIG="+kubeconfig, "FLEET_ROLE_API_SERVERS="+c.ServerURLs(),
+		fmt.Sprintf("FLEET_ROLE_SELF=lab-%s-%d", c.Lab.Name(), k.runs))
 	cmd.Env = append(cmd.Env, k.Env...)
 	log, err := os.OpenFile(k.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {

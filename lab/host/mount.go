@@ -2,6 +2,7 @@ package host
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -35,7 +36,7 @@ func unmountBelow(folder string) error {
 	}
 	for _, point := range slices.Backward(points) {
 		// Detached: a process in another mount namespace must not keep a lab from being taken down.
-		if err := unix.Unmount(point, unix.MNT_DETACH); err != nil && err != unix.EINVAL && err != unix.ENOENT {
+		if err := unix.Unmount(point, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("unmount %s: %w", point, err)
 		}
 	}

@@ -216,10 +216,10 @@ func (h *Host) SetRules(ctx context.Context, key string, rules ...[]string) erro
 func (h *Host) applyRules(ctx context.Context) error {
 	h.mu.Lock()
 	script := "*raw\n:" + rulesChain + " - [0:0]\n"
-	any := false
+	some := false
 	for _, key := range sortedKeys(h.rules) {
 		for _, rule := range h.rules[key] {
-			any = true
+			some = true
 			script += "-A " + rulesChain
 			for _, word := range rule {
 				script += " " + word
@@ -228,13 +228,13 @@ func (h *Host) applyRules(ctx context.Context) error {
 		}
 	}
 	hooked := h.hooked
-	if any && !hooked {
+	if some && !hooked {
 		script += "-I PREROUTING 1 -j " + rulesChain + "\n-I OUTPUT 1 -j " + rulesChain + "\n"
 	}
 	script += "COMMIT\n"
-	h.hooked = hooked || any
+	h.hooked = hooked || some
 	h.mu.Unlock()
-	if !any && !hooked {
+	if !some && !hooked {
 		return nil
 	}
 	return h.restoreRules(ctx, script)

@@ -30,7 +30,7 @@ type Options struct {
 	Run string
 	// Interval between writes; default 50 ms, about what 20 busy controllers do.
 	Interval time.Duration
-	// Timeout of one write; default 2 s.
+	// Timeout of one write; default 5 s. How long writes stood still is the gap, not the timeout.
 	Timeout time.Duration
 	// Logf is told about failures; nil means nobody.
 	Logf func(format string, args ...any)
@@ -124,7 +124,7 @@ func New(ctx context.Context, options Options, back kubernetes.Interface, server
 		options.Interval = 50 * time.Millisecond
 	}
 	if options.Timeout == 0 {
-		options.Timeout = 2 * time.Second
+		options.Timeout = 5 * time.Second
 	}
 	if options.Logf == nil {
 		options.Logf = func(string, ...any) {}
