@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -19,7 +18,6 @@ import (
 	"github.com/exadev/regrade/internal/hostd"
 	"github.com/exadev/regrade/internal/hostd/preflight"
 	"github.com/exadev/regrade/internal/hostd/settings"
-	"github.com/exadev/regrade/internal/kube"
 	"github.com/exadev/regrade/internal/obs"
 	"github.com/exadev/regrade/internal/platform"
 	"github.com/exadev/regrade/internal/platform/systemd"
@@ -46,22 +44,7 @@ type Deps struct {
 // Production is a native host under systemd.
 func Production() Deps {
 	return Deps{
-		API: func(h settings.Host) (API, error) {
-			if err := private(h.Kubeconfig); err != nil {
-				return nil, err
-			}
-			var own []string
-			if u, err := url.Parse(h.Join[h.Node]); err == nil && u.Hostname() != "" {
-				own = append(own, u.Hostname())
-			}
-			a, err := kube.ConnectHost(
-				kube.Access{Kubeconfig: h.Kubeconfig, Servers: h.Servers, UserAgent: "regrade-host"},
-				kube.HostOptions{Node: h.Node, Namespace: h.Namespace, ConfigMap: h.ConfigMap, Own: own})
-			if err != nil {
-				return nil, err
-			}
-			return cluster{a}, nil
-		},
+		API: func(h settings.Host) (API, error) { return newCluster(h), nil },
 		Host: func(h settings.Host, root string) platform.Host {
 			return systemd.New(systemd.Options{Layout: h.Layout(root), K3s: filepath.Join("/", root, h.K3s)})
 		},
@@ -95,29 +78,6 @@ func Production() Deps {
 			}
 		},
 	}
-}
-
-type cluster struct{ *kube.HostAPI }
-
-func (c cluster) Begin(ctx context.Context, watch bool) error {
-	if watch {
-		go c.Watch(ctx)
-		return nil
-	}
-	_, err := c.ListNodes(ctx)
-	return err
-}
-
-// private refuses a credential that others may read (R-D1-11, safety rule 31).
-func private(path string) error {
-	info, err := os.Stat(path)
-	if err != nil {
-		return fmt.Errorf("kubeconfig: %w", err)
-	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return fmt.Errorf("kubeconfig %s: its mode is %#o, want 0600", path, info.Mode().Perm())
-	}
-	return nil
 }
 
 // host is one command line's host.
