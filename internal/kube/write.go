@@ -132,9 +132,13 @@ func (k *Client) PatchConfigMap(ctx context.Context, name, version string, keys 
 	if err != nil {
 		return fmt.Errorf("patch %s: %w", what, err)
 	}
-	err = k.c.Patch(ctx, cm, client.RawPatch(types.MergePatchType, raw))
-	if !apierrors.IsNotFound(err) || version != "" {
-		return written("patch "+what, err)
+	// No key to set means: make it. The controller may create the report map and
+	// not patch it (R-E2-12), so that a patch first would be its last.
+	if len(keys) > 0 || version != "" {
+		err = k.c.Patch(ctx, cm, client.RawPatch(types.MergePatchType, raw))
+		if !apierrors.IsNotFound(err) || version != "" {
+			return written("patch "+what, err)
+		}
 	}
 	// It has been deleted, or was never made. Only text goes in that is at hand
 	// now: what it held before is not invented (safety rule 25).
