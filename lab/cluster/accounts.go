@@ -7,6 +7,8 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -90,6 +92,21 @@ func (c *Cluster) installRegrade(ctx context.Context) error {
 		if _, err := h.Systemctl(ctx, "restart", HostUnit); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// EnsureReports makes the ConfigMap of the hosts' reports, which is the controller's to make: a scenario without a controller
+// calls it.
+func (c *Cluster) EnsureReports(ctx context.Context) error {
+	api, err := c.API()
+	if err != nil {
+		return err
+	}
+	empty := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fleet.ConfigMapActuators}}
+	_, err = api.CoreV1().ConfigMaps(fleet.DefaultNamespace).Create(ctx, empty, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("make ConfigMap %s: %w", fleet.ConfigMapActuators, err)
 	}
 	return nil
 }
