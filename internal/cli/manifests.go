@@ -48,11 +48,19 @@ kubectl create.`,
 		},
 	}
 	s.flags(cmd.Flags())
-	cmd.Flags().StringVar(&m.Image, "image", "ghcr.io/exadev/regrade:"+version(), "image of the controller")
+	cmd.Flags().StringVar(&m.Image, "image", "ghcr.io/exadev/regrade:"+tag(), "image of the controller")
 	env.Bind(cmd.Flags(), "image", "FLEET_ROLE_IMAGE")
 	cmd.Flags().BoolVar(&m.ConfigMaps, "configmaps", false, "print the ConfigMaps, too, without data")
 	cmd.Flags().BoolVar(&m.Controller, "deployment", true, "print the controller's Deployment")
 	return cmd
+}
+
+// tag is the image's: a release names its own.
+func tag() string {
+	if Version != "" {
+		return Version
+	}
+	return "latest"
 }
 
 // variables are the Deployment's: every setting that has a variable, as it

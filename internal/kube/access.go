@@ -3,6 +3,7 @@ package kube
 import (
 	"fmt"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -21,8 +22,9 @@ import (
 // RequestTimeout is when a request ends that nobody answers.
 const RequestTimeout = 5 * time.Second
 
-// Access says how the API is reached. The zero value is what kubectl does: the
-// pod's own service account inside a cluster, else KUBECONFIG or its default file.
+// Access says how the API is reached. The zero value is what kubectl does:
+// KUBECONFIG, else the pod's own service account inside a cluster, else the
+// default file.
 type Access struct {
 	// Kubeconfig is a file; empty for the default.
 	Kubeconfig string
@@ -76,7 +78,7 @@ func connect(cfg *rest.Config, servers []string) (*Connection, error) {
 func config(a Access) (*rest.Config, error) {
 	var cfg *rest.Config
 	var err error
-	if a.Kubeconfig == "" && a.Context == "" {
+	if a.Kubeconfig == "" && a.Context == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
 		cfg, err = rest.InClusterConfig()
 		if err == nil {
 			return with(cfg, a), nil
