@@ -444,6 +444,9 @@ func TestALeaseHolderExitsAfterItsRemoval(t *testing.T) {
 		m.start(nil, join(m1)...)
 		m.awaitReady(120 * time.Second)
 	}
+	m5 := l.host("m5", 25)
+	m5.start(nil, agentOf(m1)...)
+	m5.awaitReady(60 * time.Second)
 	kube := m2.kube()
 	annotate(t, kube, "m1", map[string]any{membership.RemoveAnnotation: "true"})
 	l.until(15*time.Second, "m1 has a tombstone", func() bool { return exists(m1.data("server", "db", "etcd", "tombstone")) })
@@ -457,6 +460,22 @@ func TestALeaseHolderExitsAfterItsRemoval(t *testing.T) {
 		_, asked := a[membership.RemoveAnnotation]
 		return !asked && a[membership.RemovedNameAnnotation] != ""
 	})
+	if !nodeReady(getNode(t, kube, "m5")) {
+		t.Error("the agent is not Ready although other servers live")
+	}
+	m5.stop()
+	m5.start(nil, agentOf(m1)...)
+	t.Logf("agent restarted through remembered servers after %s", m5.awaitReady(60*time.Second))
+	m5.stop()
+	m5.start(nil, "agent", "--token", secret, "--server", "https://"+subnet+"99:6443")
+	l.until(30*time.Second, "a changed K3S_URL to a dead host waits", func() bool {
+		return strings.Contains(m5.log(), "Failed to validate connection to cluster at https://"+subnet+"99:6443")
+	})
+	if m5.isReady() {
+		t.Error("ready through a dead host")
+	}
+	m5.stop()
+
 	m1.start(nil, server()...)
 	if code := m1.exit(30 * time.Second); code != 1 {
 		t.Errorf("a tombstone without --server: exit code %d", code)
