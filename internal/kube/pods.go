@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -70,8 +71,8 @@ func (k *Client) evict(ctx context.Context, pod observe.Pod, dryRun []string) (s
 // refusal is the API server's sentence with the causes that name the budget.
 func refusal(err error) string {
 	words := err.Error()
-	status, ok := err.(apierrors.APIStatus)
-	if !ok || status.Status().Details == nil {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
 		return words
 	}
 	for _, c := range status.Status().Details.Causes {

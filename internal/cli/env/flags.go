@@ -13,11 +13,9 @@ import (
 const annotation = "regrade_env"
 
 // Bind lets a flag be set by an environment variable and says so in its help.
+// The flag must be there.
 func Bind(fs *pflag.FlagSet, flag, variable string) {
 	f := fs.Lookup(flag)
-	if f == nil {
-		panic("no flag " + flag)
-	}
 	if f.Annotations == nil {
 		f.Annotations = map[string][]string{}
 	}
