@@ -257,6 +257,17 @@ func removing() *given {
 	return g
 }
 
+// told: k3s has taken the request off and named the member; the lists lag.
+func told() *given {
+	g := removing()
+	a := g.host(1).Node.Annotations
+	delete(a, fleet.AnnotationEtcdRemove)
+	delete(a, fleet.AnnotationEtcdName)
+	delete(a, fleet.AnnotationEtcdAddress)
+	a[fleet.AnnotationEtcdRemovedName] = member(1, false).Name
+	return g
+}
+
 func without1() []status.Member {
 	return []status.Member{member(2, false), member(3, false), member(4, false)}
 }

@@ -159,6 +159,7 @@ func cases() []decision {
 			g.host(4).Report.Etcd = nil
 			g.Status.Swap.FailingSince = g.Now.Add(-6 * time.Minute)
 		})},
+		{name: "an outgoing Node that lost its order after the removal gets it again", row: "OrderLostAfterRemoval", given: removed().with(func(g *given) { delete(g.host(1).Node.Annotations, keys.Step()) })},
 		{name: "a cordon taken away at target plus one is put back", row: "CordonAgain:drain-out", given: settledIn().with(func(g *given) { g.host(1).Node.Unschedulable = false })},
 		{name: "jobs on the outgoing voter past the runner wait take the newcomer back", row: "OutJobsRolledBack", given: settledIn().steps(hour(DrainOut)).with(func(g *given) { g.host(1).Pods = []Pod{pod("job-1", runner)} })},
 		{name: "a blocked drain of the outgoing voter past the runner wait takes the newcomer back", row: "OutDrainRolledBack", given: settledIn().taint(1).steps(hour(DrainOut)).with(func(g *given) {
@@ -197,6 +198,8 @@ func cases() []decision {
 		{name: "the removal is held while the outgoing voter leads", row: "RemovalHeld", given: steppedDown().leader(1)},
 		{name: "the removal is held while the newcomer is silent", row: "RemovalHeld", given: steppedDown().with(func(g *given) { g.host(4).Fresh = false })},
 		{name: "the removal is held without the snapshot", row: "RemovalHeld", given: steppedDown().with(func(g *given) { g.Snapshots = nil })},
+		{name: "a removal that k3s has just told of is looked for in the lists", row: "RemovalTold", given: told()},
+		{name: "a removal that k3s told of and no list shows is asked for again", row: "RemovedNameOnOut", given: told().steps(map[State]time.Duration{StepDown: time.Minute, Remove: 11 * time.Second})},
 		{name: "the name of an old member on the outgoing Node goes before the request", row: "RemovedNameOnOut", given: steppedDown().with(func(g *given) {
 			g.host(1).Node.Annotations[fleet.AnnotationEtcdRemovedName] = "n1-0badbeef"
 		})},
@@ -244,6 +247,7 @@ func cases() []decision {
 
 		// End.
 		{name: "a removal request does not outlive its swap", row: "EndWithdraw", given: begun().ended(fleet.OutcomeAbandoned).with(func(g *given) { g.host(1).Node.Annotations[fleet.AnnotationEtcdRemove] = "true" })},
+		{name: "an agent that still looks like a server is cleaned at the end", row: "EndClean", given: begun().ended(fleet.OutcomeAbandoned).with(func(g *given) { g.host(4).Node.Labels[fleet.LabelEtcd] = "true" })},
 		{name: "the taint goes at the end of a rollback", row: "EndUntaint", given: begun().taint(1).ended(fleet.OutcomeRolledBack)},
 		{name: "an abandoned swap uncordons the candidate", row: "EndUncordon", given: cordoned().ended(fleet.OutcomeAbandoned)},
 		{name: "a snapshot request goes at the end", row: "EndSnapshotRequest", given: begun().ended(fleet.OutcomeAbandoned).with(func(g *given) { g.host(2).Node.Annotations[keys.SnapshotRequest()] = string(swID) })},

@@ -161,6 +161,9 @@ func endRows() []Row {
 	cordoned := func(v *view) *Host {
 		return firstHost(hosts(v), func(h *Host) bool { return v.cordonMarked(h) && !v.pending(h) })
 	}
+	unclean := func(v *view) *Host {
+		return firstHost(hosts(v), func(h *Host) bool { return v.carries(h) && v.returned(h) && !v.clean(h) })
+	}
 	removal := func(v *view) *Host {
 		return firstHost(hosts(v), func(h *Host) bool { return v.carries(h) && h.Node.Annotations[fleet.AnnotationEtcdRemove] != "" })
 	}
@@ -169,6 +172,10 @@ func endRows() []Row {
 			when: func(v *view) bool { return removal(v) != nil },
 			act:  func(v *view) Action { return Action{Kind: WithdrawRemoval, Node: removal(v).Name, Swap: v.rec.ID} },
 			say:  say("a request to remove a member does not outlive its swap")},
+		{From: End, If: "an agent still looks like a server", Do: CleanNode, Code: "EndClean",
+			when: func(v *view) bool { return unclean(v) != nil },
+			act:  func(v *view) Action { return Action{Kind: CleanNode, Node: unclean(v).Name, Swap: v.rec.ID} },
+			say:  func(v *view) string { return unclean(v).Name + " is an agent; its Node is cleaned" }},
 		{From: End, If: "a taint of ours stands", Do: Untaint, Code: "EndUntaint",
 			when: func(v *view) bool { return tainted(v) != nil },
 			act:  func(v *view) Action { return Action{Kind: Untaint, Node: tainted(v).Name, Swap: v.rec.ID} },

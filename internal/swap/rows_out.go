@@ -10,6 +10,12 @@ import (
 func drainOutRows() []Row {
 	// A newcomer that stops answering is unsettled again: Settle judges it.
 	return []Row{
+		{From: DrainOut, If: "no list holds OUT", Do: Order, To: StepDown, Code: "OrderLostAfterRemoval",
+			when: func(v *view) bool { return v.departed() },
+			act:  func(v *view) Action { return v.stepDown() },
+			say: func(v *view) string {
+				return v.rec.Out + " is a member no more and its Node has lost the order; it is written again, so that the host finishes"
+			}},
 		assertCordons(DrainOut),
 		{From: DrainOut, If: "jobs on OUT outlast the runner wait", Do: Order, To: Rollback, Code: "OutJobsRolledBack",
 			when: func(v *view) bool {
@@ -130,6 +136,11 @@ func stepDownRows() []Row {
 			when:  func(v *view) bool { return len(v.removeOutGates()) > 0 },
 			waits: func(v *view) []status.Reason { return v.removeOutGates() },
 			say:   func(v *view) string { return "the removal of " + v.rec.Out + " is held" }},
+		{From: StepDown, If: "k3s has just said that OUT is removed", Code: "RemovalTold",
+			when: func(v *view) bool { return v.removalTold() },
+			say: func(v *view) string {
+				return "k3s says that it has removed " + v.rec.Out + "; the voters' lists have to show it"
+			}},
 		{From: StepDown, If: "OUT's Node keeps the name of a removed member", Do: ClearRemovedName, Code: "RemovedNameOnOut",
 			when: func(v *view) bool { return v.out.Node.Annotations[fleet.AnnotationEtcdRemovedName] != "" },
 			act:  on(ClearRemovedName, outNode),
@@ -150,6 +161,15 @@ func stepDownRows() []Row {
 			act: on(RequestRemoval, outNode),
 			say: func(v *view) string { return "k3s is asked to remove " + v.rec.Out + " from etcd" }},
 	}
+}
+
+// removalTold: k3s has taken the request off and named OUT's member as removed,
+// and the reports are not past that moment yet. It proves nothing (safety rule
+// 5), so what counts as an answer given now is all the time it is given.
+func (v *view) removalTold() bool {
+	ms := v.outMembers()
+	return len(ms) > 0 && v.reached(Remove) && !v.past(Remove, v.p.JustNow) &&
+		v.out.Node.Annotations[fleet.AnnotationEtcdRemovedName] == ms[0].Name
 }
 
 // steppedDown: OUT says that it runs etcd alone; or it failed to and serves no
