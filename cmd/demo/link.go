@@ -141,7 +141,7 @@ func (k *link) pipe(to, from net.Conn) {
 	}
 	_ = to.Close()
 	_ = from.Close()
-	for range way { //nolint:revive // let the reader end
+	for range way { // let the reader end
 	}
 }
 

@@ -216,7 +216,7 @@ func (y *Ways) Dial(ctx context.Context, standbys []hostapi.Standby) []status.Di
 	_ = y.m.on(ctx, "dial", func(h *Host) error {
 		for _, s := range standbys {
 			t := y.m.w.host(s.Node)
-			ok := t != nil && y.m.w.reaches(h.Name, s.Node) && (t.PeerPort || t.Units[fleet.RoleServer].Process)
+			ok := t != nil && !h.PeerBlocked && !t.PeerBlocked && y.m.w.reaches(h.Name, s.Node) && (t.PeerPort || t.Units[fleet.RoleServer].Process)
 			d := status.Dial{Node: s.Node, OK: ok}
 			if !ok {
 				d.Error = "connection refused"

@@ -17,8 +17,10 @@ type Host struct {
 	Up       bool
 	Paused   bool // every process of it stands still
 	Isolated bool // cut off from every other host and from the controller
-	BootID   string
-	Boots    int
+	// PeerBlocked: etcd's peer port alone is cut off; the API is reached.
+	PeerBlocked bool
+	BootID      string
+	Boots       int
 
 	// Files are role, leaving, joining, allow-join and the identity. What else
 	// the start condition looks at is filled in when it is asked.
@@ -244,6 +246,25 @@ func (w *World) setIsolated(name string, isolated bool) {
 	what := "network back"
 	if isolated {
 		what = "network lost"
+	}
+	w.record(Effect{By: "fault", What: what, Node: name})
+}
+
+// BlockPeers cuts off etcd's peer port of a host, both ways; UnblockPeers ends it.
+func (w *World) BlockPeers(name string)   { w.setBlocked(name, true) }
+func (w *World) UnblockPeers(name string) { w.setBlocked(name, false) }
+
+func (w *World) setBlocked(name string, blocked bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h := w.host(name)
+	if h.PeerBlocked == blocked {
+		return
+	}
+	h.PeerBlocked = blocked
+	what := "peer port open again"
+	if blocked {
+		what = "peer port blocked"
 	}
 	w.record(Effect{By: "fault", What: what, Node: name})
 }

@@ -170,7 +170,7 @@ func (g *guard) lookHosts(w *World, e Event) {
 
 // answers says whether a member runs and the others reach it.
 func (w *World) answers(h *Host) bool {
-	return h != nil && h.Up && !h.Paused && !h.Isolated && w.etcd.Local(h.Name).Answers
+	return h != nil && h.Up && !h.Paused && !h.Isolated && !h.PeerBlocked && w.etcd.Local(h.Name).Answers
 }
 
 func (g *guard) lookMembers(w *World, e Event) {

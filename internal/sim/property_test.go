@@ -53,6 +53,7 @@ var faultKinds = []string{
 	"daemon dies", "controller dies", "controller stalls", "crash", "reboot", "pause", "network lost",
 	"k3s killed", "member controller backs off", "lease deleted", "status deleted", "reports deleted", "quiet",
 	"operator cordons", "lease taken", "marks deleted", "daemon down",
+	"peer port blocked",
 }
 
 // staleMember ends the name of a member that k3s removed long ago.
@@ -113,7 +114,7 @@ func drawPlan(t *rapid.T) plan {
 		p.Faults = append([]fault{{
 			At:    rapid.SampledFrom([]swap.State{swap.Promote, swap.Settle, swap.DrainOut, swap.StepDown}).Draw(t, "failing at"),
 			After: rapid.IntRange(0, 8).Draw(t, "failing after"),
-			Kind:  rapid.SampledFrom([]string{"crash", "pause", "network lost"}).Draw(t, "failing by"),
+			Kind:  rapid.SampledFrom([]string{"crash", "pause", "network lost", "peer port blocked"}).Draw(t, "failing by"),
 			Host:  p.In, For: 400 * time.Second,
 		}}, p.Faults...)
 	}
@@ -172,6 +173,9 @@ func (r *run) suffer(f fault) {
 				delete(a.Nodes[f.Host].Annotations, key)
 			}
 		})
+	case "peer port blocked":
+		r.w.BlockPeers(f.Host)
+		r.later(f.For, func() { r.w.UnblockPeers(f.Host) })
 	case "daemon down":
 		r.w.DaemonDied(f.Host)
 		r.newDaemon(f.Host)
@@ -191,6 +195,7 @@ func (r *run) heal() {
 	r.due, r.ghosts, r.kill = nil, nil, map[string]int{}
 	for _, n := range r.names {
 		r.w.Rejoin(n)
+		r.w.UnblockPeers(n)
 		r.w.Resume(n)
 		r.w.Boot(n)
 	}

@@ -40,6 +40,8 @@ type member struct {
 	runSince time.Time
 	serves   time.Time // when it answers clients, zero while a learner
 	caughtUp bool
+	// publishes is the name that a newcomer makes known once it reaches the others.
+	publishes string
 }
 
 func newRaft(w *World) *raft {
@@ -94,7 +96,7 @@ func (r *raft) byID(id fleet.MemberID) *member {
 // up says whether a member runs and reaches the others.
 func (r *raft) up(m *member) bool {
 	h := r.w.host(m.host)
-	return r.running[m.host] == m.ID && h.Up && !h.Paused && !h.Isolated
+	return r.running[m.host] == m.ID && h.Up && !h.Paused && !h.Isolated && !h.PeerBlocked
 }
 
 // connected is up for a while, as etcd's guards want it.
@@ -127,13 +129,21 @@ func (r *raft) Start(host, name string, id fleet.MemberID, join bool) error {
 	}
 	m.runSince = r.w.now
 	if join {
-		m.Name = name
-		_, m.ClientURLs = r.urls(host)
+		m.publishes = name
+		r.publish(m)
 	}
 	if !m.Learner {
 		m.serves = r.w.now.Add(settled)
 	}
 	return nil
+}
+
+// publish makes the newcomer's name and address known.
+func (r *raft) publish(m *member) {
+	if m.publishes != "" && r.up(m) && r.quorate() {
+		m.Name, m.publishes = m.publishes, ""
+		_, m.ClientURLs = r.urls(m.host)
+	}
 }
 
 func (r *raft) Stop(host string, gracefully bool) {
@@ -228,7 +238,7 @@ func (r *raft) Local(host string) hostapi.Member {
 
 func (r *raft) Removed(host string) bool {
 	id, ok := r.running[host]
-	if h := r.w.host(host); !ok || r.byID(id) != nil || !h.Up || h.Paused || h.Isolated {
+	if h := r.w.host(host); !ok || r.byID(id) != nil || !h.Up || h.Paused || h.Isolated || h.PeerBlocked {
 		return false
 	}
 	return slices.ContainsFunc(r.members, r.up)
@@ -355,6 +365,7 @@ func (r *raft) Tick(now time.Time) {
 	}
 	r.elect()
 	for _, m := range r.members {
+		r.publish(m)
 		switch {
 		case !r.up(m):
 			m.runSince = now // a connection counts anew from here

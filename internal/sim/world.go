@@ -129,7 +129,7 @@ func (e Event) String() string {
 func New(cfg Config) (*World, error) {
 	w := &World{
 		cfg:  cfg,
-		rng:  rand.New(rand.NewPCG(cfg.Seed, 0x5eed)), //nolint:gosec // a repeatable simulation
+		rng:  rand.New(rand.NewPCG(cfg.Seed, 0x5eed)),
 		now:  cfg.Start,
 		api:  newAPI(),
 		k3s:  k3s{removedAt: map[fleet.MemberID]time.Time{}, unstarted: map[fleet.MemberID]time.Time{}},

@@ -207,6 +207,18 @@ func TestALearnerThatStartedAndDiedIsNeverEvicted(t *testing.T) {
 	h.never("it was evicted or promoted", 20*time.Minute, func() bool { return h.entry("s1") == nil || h.voter("s1") })
 }
 
+func TestALearnerThatReachesNobodyHasNoNameAndIsEvicted(t *testing.T) { // as R-E2-44 has it
+	h := start(t)
+	h.w.BlockPeers("s1")
+	h.join("s1")
+	h.until("listed", 5*time.Second, func() bool { return h.entry("s1") != nil })
+	h.after(time.Minute)
+	if m := h.entry("s1"); m == nil || m.Started() || !m.Learner {
+		t.Fatalf("want a learner without a name: %+v", m)
+	}
+	h.until("evicted", 6*time.Minute, func() bool { return h.entry("s1") == nil })
+}
+
 func TestARemovedServerThatRunsWritesATombstoneAndLingers(t *testing.T) {
 	h := start(t)
 	h.annotate("v3", fleet.AnnotationEtcdRemove, "true")
