@@ -14,6 +14,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -47,6 +49,8 @@ type Client struct {
 	mu     sync.Mutex
 	conn   *clientv3.Client
 	loaded []byte // the certificate the connection was made with
+	// answered: the last status call was.
+	answered bool
 }
 
 // New makes a Client. certs is k3s's folder server/tls/etcd; local is the own
@@ -134,9 +138,16 @@ func (c *Client) Local(ctx context.Context) hostapi.Member {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*CallTimeout)
 	defer cancel()
+	if !c.answered { // an open and shut connection leaves a line in etcd's log
+		if err := knock(ctx, c.local); err != nil {
+			m.View.Error = err.Error()
+			return m
+		}
+	}
 	one, done := context.WithTimeout(ctx, CallTimeout)
 	st, err := conn.Status(one, c.local)
 	done()
+	c.answered = err == nil
 	if err != nil {
 		m.View.Error = short(err)
 		return m
@@ -183,7 +194,25 @@ func (c *Client) Ask(ctx context.Context, urls []string) (hostapi.Answer, error)
 	return hostapi.Answer{}, errors.Join(problems...)
 }
 
+// knock says at once when nobody listens: the client would try until its time
+// is up.
+func knock(ctx context.Context, address string) error {
+	u, err := url.Parse(address)
+	if err != nil {
+		return fmt.Errorf("etcd at %s: %w", address, err)
+	}
+	d := net.Dialer{Timeout: CallTimeout}
+	conn, err := d.DialContext(ctx, "tcp", u.Host)
+	if err != nil {
+		return fmt.Errorf("etcd at %s: %w", address, err)
+	}
+	return conn.Close()
+}
+
 func ask(ctx context.Context, cfg *tls.Config, url string) (hostapi.Answer, error) {
+	if err := knock(ctx, url); err != nil {
+		return hostapi.Answer{}, err
+	}
 	conn, err := dial(cfg, url)
 	if err != nil {
 		return hostapi.Answer{}, fmt.Errorf("etcd at %s: %w", url, err)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/exadev/regrade/internal/obs"
 )
 
 // lock takes the host lock for a whole pass, so that an effect rests on what was
@@ -37,7 +39,7 @@ func (d *Daemon) unlock() {
 		return
 	}
 	if err := d.s.Lock.Unlock(); err != nil {
-		d.log.Warn("host lock not let go", "error", err)
+		d.log.Warn("host lock not let go", obs.Err, err)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/hostapi"
 	"github.com/exadev/regrade/internal/lease"
+	"github.com/exadev/regrade/internal/obs"
 	"github.com/exadev/regrade/internal/platform"
 	"github.com/exadev/regrade/internal/status"
 )
@@ -201,7 +202,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 			return nil
 		}
 		if err != nil && err.Error() != said {
-			d.log.Warn("pass failed", "error", err)
+			d.log.Warn("pass failed", obs.Err, err)
 		}
 		said = ""
 		if err != nil {
@@ -225,14 +226,23 @@ func (d *Daemon) Run(ctx context.Context) error {
 // note logs a decision once, not at each pass.
 func (d *Daemon) note(dec Decision) {
 	if dec.Acts() {
-		d.log.Info("effect", "kind", string(dec.Effect.Kind), "role", string(dec.Effect.Role), "swap", string(dec.Effect.Swap), "phase", phaseOf(dec))
+		e := dec.Effect
+		attrs := []any{"effect", string(e.Kind)}
+		for _, a := range []struct{ key, value string }{
+			{obs.Phase, phaseOf(dec)}, {"role", string(e.Role)}, {obs.Swap, string(e.Swap)}, {"level", string(e.Level)}, {"url", e.URL}, {"base", e.Base},
+		} {
+			if a.value != "" {
+				attrs = append(attrs, a.key, a.value)
+			}
+		}
+		d.log.Info("acts", attrs...)
 		d.lastWait = ""
 		return
 	}
 	if w := dec.Code + dec.Sentence; w != d.lastWait {
 		d.lastWait = w
 		if w != "" {
-			d.log.Info("waiting", "code", dec.Code, "sentence", dec.Sentence)
+			d.log.Info("waits", obs.Code, dec.Code, obs.Sentence, dec.Sentence)
 		}
 	}
 }

@@ -12,8 +12,12 @@ import (
 	"github.com/coreos/go-systemd/v22/dbus"
 )
 
-// busTimeout ends a call that systemd does not answer.
-const busTimeout = 5 * time.Second
+// busTimeout ends a call that systemd does not answer; reloadTimeout is for the
+// one that reads all unit files again.
+const (
+	busTimeout    = 5 * time.Second
+	reloadTimeout = 30 * time.Second
+)
 
 // UnitState is what systemd says of one unit.
 type UnitState struct {
@@ -49,7 +53,11 @@ type systemBus struct {
 func NewBus() Bus { return &systemBus{} }
 
 func (b *systemBus) call(ctx context.Context, what string, f func(context.Context, *dbus.Conn) error) error {
-	ctx, cancel := context.WithTimeout(ctx, busTimeout)
+	return b.within(ctx, busTimeout, what, f)
+}
+
+func (b *systemBus) within(ctx context.Context, bound time.Duration, what string, f func(context.Context, *dbus.Conn) error) error {
+	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -155,7 +163,7 @@ func (b *systemBus) Enable(ctx context.Context, name string) error {
 }
 
 func (b *systemBus) Reload(ctx context.Context) error {
-	return b.call(ctx, "reload unit files", func(ctx context.Context, c *dbus.Conn) error {
+	return b.within(ctx, reloadTimeout, "reload unit files", func(ctx context.Context, c *dbus.Conn) error {
 		return c.ReloadContext(ctx)
 	})
 }
