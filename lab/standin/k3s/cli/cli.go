@@ -102,6 +102,10 @@ func daemon(cmd config.Command, args []string, b behaviour.Behaviour, stdout, st
 	if !ok {
 		return code
 	}
+	socket, err := notify.Take()
+	if err != nil {
+		return fatal(stderr, err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	signals := make(chan os.Signal, 2)
@@ -115,12 +119,12 @@ func daemon(cmd config.Command, args []string, b behaviour.Behaviour, stdout, st
 	log := logger(v, stderr)
 	log.Info("Starting k3s stand-in", "version", Version, "behaviour", b.Name, "command", cmd)
 	if cmd == config.Server {
-		return server.Run(ctx, v, b, log)
+		return server.Run(ctx, v, b, socket.Ready, log)
 	}
-	return runAgent(ctx, v, b, log, stderr)
+	return runAgent(ctx, v, b, socket.Ready, log, stderr)
 }
 
-func runAgent(ctx context.Context, v config.Values, b behaviour.Behaviour, log *slog.Logger, stderr io.Writer) int {
+func runAgent(ctx context.Context, v config.Values, b behaviour.Behaviour, up func() error, log *slog.Logger, stderr io.Writer) int {
 	text := v.Text("token")
 	if file := v.Text("token-file"); file != "" {
 		content, err := os.ReadFile(file)
@@ -151,7 +155,7 @@ func runAgent(ctx context.Context, v config.Values, b behaviour.Behaviour, log *
 			kubelet = p
 		},
 		Ready: func() {
-			if err := notify.Ready(); err != nil {
+			if err := up(); err != nil {
 				log.Error("Failed to notify systemd", "error", err)
 			}
 			log.Info("k3s agent is up and running")

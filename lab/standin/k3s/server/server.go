@@ -22,7 +22,6 @@ import (
 	"github.com/exadev/regrade/lab/standin/k3s/controllers"
 	"github.com/exadev/regrade/lab/standin/k3s/host"
 	"github.com/exadev/regrade/lab/standin/k3s/layout"
-	"github.com/exadev/regrade/lab/standin/k3s/notify"
 	"github.com/exadev/regrade/lab/standin/k3s/snapshot"
 	"github.com/exadev/regrade/lab/standin/k3s/supervisor"
 	"github.com/exadev/regrade/lab/standin/parts"
@@ -35,6 +34,8 @@ type server struct {
 	host host.Host
 	data layout.Data
 	log  *slog.Logger
+	// up tells systemd.
+	up func() error
 
 	start       bootstrap.Start
 	access      *access.Access // the server to join; nil without one
@@ -85,10 +86,10 @@ func (s *server) track(p *parts.Process) {
 	s.children = append(s.children, p)
 }
 
-// Run runs a server until ctx ends or it ends by itself, and returns the exit code.
-func Run(ctx context.Context, v config.Values, b behaviour.Behaviour, log *slog.Logger) int {
+// Run runs a server until ctx ends or it ends by itself, and returns the exit code. up is called once it is ready.
+func Run(ctx context.Context, v config.Values, b behaviour.Behaviour, up func() error, log *slog.Logger) int {
 	s := &server{
-		v: v, b: b, log: log, data: layout.Data(v.Text("data-dir")),
+		v: v, b: b, up: up, log: log, data: layout.Data(v.Text("data-dir")),
 		etcdReady: make(chan struct{}), apiReady: make(chan struct{}), registered: make(chan struct{}),
 		ended: make(chan ending, 1),
 	}
@@ -190,7 +191,7 @@ func (s *server) bring(ctx context.Context) {
 }
 
 func (s *server) ready() {
-	if err := notify.Ready(); err != nil {
+	if err := s.up(); err != nil {
 		s.log.Error("Failed to notify systemd", "error", err)
 		return
 	}
