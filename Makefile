@@ -63,7 +63,7 @@ generated: ## Pages made from code, and pages held against code, are current
 
 .PHONY: lint
 lint: $(LINT) ## golangci-lint over all modules
-	@for m in $(MODULES); do echo "lint $$m"; (cd $$m && nice $(LINT) run --config $(CURDIR)/.golangci.yml ./...); done
+	@for m in $(MODULES); do echo "lint $$m"; (cd $$m && nice $(LINT) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...); done
 
 $(LINT): tools/go.mod
 	@echo "building golangci-lint $(LINT_VERSION), once"
