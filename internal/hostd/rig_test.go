@@ -37,6 +37,9 @@ type rig struct {
 	node string
 	host *platformtest.Fake
 	now  time.Time
+	wall bool // the clock of a synctest bubble in place of now
+	wake chan struct{}
+	read int
 
 	self    *swap.Node
 	lease   lease.Lease
@@ -154,8 +157,12 @@ func (r *rig) up(f *platform.Facts) bool {
 // The API.
 
 func (r *rig) Read(context.Context) (hostapi.View, error) {
+	r.read++
 	if r.apiDown {
 		return hostapi.View{}, errors.New("no candidate is ready")
+	}
+	if r.wall {
+		r.now = time.Now()
 	}
 	server := "https://10.0.0.2:6443"
 	if r.node == "b" {
@@ -183,7 +190,7 @@ func (r *rig) WriteHeartbeat(_ context.Context, b hostapi.Beat) error {
 	return nil
 }
 
-func (r *rig) Changed() <-chan struct{} { return nil }
+func (r *rig) Changed() <-chan struct{} { return r.wake }
 func (r *rig) Avoid(own bool)           { r.avoided = own }
 
 // The ways.
