@@ -30,6 +30,7 @@ const (
 	CodeBadRecord      = "BadRecord"
 	CodeBadJournal     = "BadJournal"
 	CodeBadRoleFile    = "BadRoleFile"
+	CodeBadIdentity    = "BadIdentity"
 	CodeForeignPrefix  = "ForeignPrefix"
 	CodeForeignCluster = "ForeignCluster"
 	CodeContradiction  = "Contradiction"

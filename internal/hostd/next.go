@@ -170,6 +170,9 @@ func adopt(f Facts, _ order) Decision {
 // identify keeps cluster-id, member-id and voters while the host is a member. A
 // cluster id once written is never replaced: another one is another cluster.
 func identify(f Facts, _ order) Decision {
+	if p := f.Host.Files.IdentityProblem; p != "" {
+		return hold(CodeBadIdentity, "%s", p)
+	}
 	have := f.Host.Files.Identity
 	m := f.Etcd
 	if !m.Answers || m.View.ClusterID == 0 || m.ID == 0 {

@@ -32,9 +32,9 @@ type Dir struct{ Root string }
 func (d Dir) at(path string) string { return filepath.Join("/", d.Root, path) }
 
 // Read reads the role files. The datastore's part of Files (WAL, Tombstone,
-// JoinURL, Token, BootID) is the caller's. A role file of another content is
-// RoleProblem, because nothing may start by it; any other file that cannot be
-// read is an error.
+// JoinURL, Token, BootID) is the caller's. Content that makes no sense is a
+// problem that the rule weighs, not an error: a member must start on its
+// datastore even when a small file beside it is broken.
 func (d Dir) Read() (Files, error) {
 	var f Files
 	role, err := d.line(fleet.FileRole)
@@ -56,7 +56,7 @@ func (d Dir) Read() (Files, error) {
 		return Files{}, err
 	}
 	if f.Joining, err = ParseJoining(raw); err != nil {
-		return Files{}, fmt.Errorf("%s: %w", fleet.FileJoining, err)
+		f.Joining = Joining{} // what cannot be read confirms nothing
 	}
 	for path, id := range map[string]*fleet.MemberID{fleet.FileClusterID: &f.Identity.ClusterID, fleet.FileMemberID: &f.Identity.MemberID} {
 		s, err := d.line(path)
@@ -67,7 +67,7 @@ func (d Dir) Read() (Files, error) {
 			continue
 		}
 		if *id, err = fleet.ParseMemberID(s); err != nil {
-			return Files{}, fmt.Errorf("%s: %w", path, err)
+			f.IdentityProblem = fmt.Sprintf("%s: %v", path, err)
 		}
 	}
 	voters, err := d.file(fleet.FileVoters)

@@ -22,6 +22,10 @@ type Files struct {
 	AllowJoin bool `json:"allow_join,omitempty"`
 
 	Identity Identity `json:"identity,omitzero"`
+	// IdentityProblem says what is wrong with a cluster-id or member-id file that
+	// cannot be read. A member starts on its datastore all the same; without one
+	// nothing may be founded or joined on a guess.
+	IdentityProblem string `json:"identity_problem,omitempty"`
 
 	// WAL: server/db/etcd/member/wal exists, which alone makes a datastore
 	// (k3s-facts §2, safety rule 19).
@@ -118,6 +122,8 @@ func mayMember(f Files) Answer {
 func mayJoin(f Files) Answer {
 	joins := f.JoinURL != "" && f.Token
 	switch {
+	case f.IdentityProblem != "":
+		return no("%s: whether it was a member cannot be told", f.IdentityProblem)
 	case f.JoiningNow() || f.AllowJoin:
 		if !joins {
 			return no("it shall join, but its server configuration lacks a server URL or a token")

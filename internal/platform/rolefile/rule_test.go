@@ -53,6 +53,8 @@ func TestWhatMayStart(t *testing.T) {
 		"no role file: as before (R-A-04)":                    {rolefile.Files{}, may{true, true}, may{true, true}},
 		"no role file, a tombstone (R-N-13)":                  {rolefile.Files{WAL: true, Tombstone: true}, may{false, true}, may{false, true}},
 		"no role file, a former member, no datastore":         {rolefile.Files{Identity: rolefile.Identity{ClusterID: 0xc}}, may{false, true}, may{false, true}},
+		"a broken cluster-id beside a datastore":              {rolefile.Files{Role: "server", WAL: true, IdentityProblem: "cluster-id"}, may{true, false}, may{true, false}},
+		"a broken cluster-id and no datastore":                {rolefile.Files{Role: "server", IdentityProblem: "cluster-id"}, may{}, may{}},
 		"a role file that says something else":                {rolefile.Files{RoleProblem: "role \"x\"", WAL: true}, may{}, may{}},
 		"a role file that says something else, while leaving": {rolefile.Files{RoleProblem: "role \"x\"", Leaving: id, WAL: true}, may{true, false}, may{true, false}},
 	} {

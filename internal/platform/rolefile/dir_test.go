@@ -1,0 +1,73 @@
+package rolefile_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/platform/rolefile"
+)
+
+func plant(t *testing.T, root, path, content string) {
+	t.Helper()
+	full := filepath.Join(root, path)
+	if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(full, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestBrokenFilesAreProblemsAndStopNoMember(t *testing.T) {
+	d := rolefile.Dir{Root: t.TempDir()}
+	plant(t, d.Root, fleet.FileRole, " server \n")
+	plant(t, d.Root, fleet.FileClusterID, "not hex")
+	plant(t, d.Root, fleet.FileMemberID, "123456789abcdef01")
+	plant(t, d.Root, fleet.FileJoining, "{\"swap\":\"x\"}")
+	f, err := d.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Role != fleet.RoleServer || f.IdentityProblem == "" || f.Joining != (rolefile.Joining{}) {
+		t.Errorf("%+v", f)
+	}
+	f.WAL = true
+	if a := rolefile.MayStart(f, fleet.RoleServer); !a.May {
+		t.Errorf("a member does not start: %s", a.Why)
+	}
+	plant(t, d.Root, fleet.FileRole, "king\n")
+	if f, err := d.Read(); err != nil || f.RoleProblem == "" || f.Role != "" {
+		t.Errorf("%+v %v", f, err)
+	}
+}
+
+func TestHugeAndUnreadableFilesAreErrors(t *testing.T) {
+	d := rolefile.Dir{Root: t.TempDir()}
+	plant(t, d.Root, fleet.FileRole, strings.Repeat("x", 1<<20))
+	if _, err := d.Read(); err == nil || !strings.Contains(err.Error(), "role") {
+		t.Errorf("a huge role file: %v", err)
+	}
+	e := rolefile.Dir{Root: t.TempDir()}
+	if err := os.MkdirAll(filepath.Join(e.Root, fleet.FileLeaving), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Read(); err == nil {
+		t.Error("a folder in place of the leaving file")
+	}
+}
+
+func TestNothingIsWrittenThatCouldNotBeRead(t *testing.T) {
+	d := rolefile.Dir{Root: t.TempDir()}
+	if err := d.SetJoining(rolefile.Joining{Swap: id}); err == nil {
+		t.Error("a joining without a boot id")
+	}
+	if err := d.SetRole("king"); err == nil {
+		t.Error("a role that is none")
+	}
+	if left, _ := os.ReadDir(d.Root); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
