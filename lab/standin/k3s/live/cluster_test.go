@@ -141,7 +141,7 @@ func TestRows(t *testing.T) {
 		}
 	})
 
-	step("Snapshots: file, object, and objects of nodes without the label", func(t *testing.T) {
+	step("Snapshots: file and object", func(t *testing.T) {
 		out, err := exec.Command("ip", "netns", "exec", n1.ns(), l.k3s, "etcd-snapshot", "save", "--name", "before", "--data-dir", n1.data()).CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %s", err, out)

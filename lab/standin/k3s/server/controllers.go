@@ -130,7 +130,7 @@ func (s *server) followAPIServer(ctx context.Context) {
 	s.startCommon(ctx, clients)
 }
 
-// snapshotSchedule takes snapshots at the times of the cron expression, with up to 5 s of jitter left out.
+// snapshotSchedule takes snapshots at the times of the cron expression, without the jitter k3s adds.
 func (s *server) snapshotSchedule(ctx context.Context) {
 	if s.v.Bool("etcd-disable-snapshots") {
 		return
