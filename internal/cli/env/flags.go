@@ -59,8 +59,8 @@ type Seconds struct {
 	Min time.Duration
 }
 
-// maxSeconds is more than any bound of ours can sensibly be.
-const maxSeconds = 30 * 24 * time.Hour
+// longest is more than any bound of ours can sensibly be.
+const longest = 30 * 24 * time.Hour
 
 // Set implements pflag.Value.
 func (s Seconds) Set(text string) error {
@@ -88,8 +88,8 @@ func ParseSeconds(text string) (time.Duration, error) {
 	switch {
 	case d < 0:
 		return 0, fmt.Errorf("want no less than zero")
-	case d > maxSeconds:
-		return 0, fmt.Errorf("want at most %s", maxSeconds)
+	case d > longest:
+		return 0, fmt.Errorf("want at most %s", longest)
 	case d%time.Second != 0:
 		return 0, fmt.Errorf("want whole seconds")
 	}
