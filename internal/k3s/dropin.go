@@ -25,11 +25,15 @@ func ParseJoinDropIn(raw []byte) (string, error) {
 	return c.Get("server"), nil
 }
 
+// urlCharacters are all that a join URL needs; it stands in YAML and in a unit
+// file, where others would mean something.
+const urlCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789:/.-[]"
+
 // CheckJoinURL says what is wrong with a join URL: k3s wants https and a host.
 func CheckJoinURL(s string) error {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || (u.Path != "" && u.Path != "/") || u.RawQuery != "" || u.Fragment != "" ||
-		strings.ContainsAny(s, "\"\\%\n\r\t $") {
+		strings.ContainsFunc(s, func(r rune) bool { return !strings.ContainsRune(urlCharacters, r) }) {
 		return fmt.Errorf("join URL %q: want https://<host>:6443", s)
 	}
 	return nil
