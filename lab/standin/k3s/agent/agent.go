@@ -61,8 +61,6 @@ type Config struct {
 	ReadyLimit time.Duration
 	// Ready is called once the Node is patched.
 	Ready func()
-	// Registered is closed by nobody else: Run closes it when the Node object exists.
-	Registered chan struct{}
 	// Started is told of the kubelet, so that the process can kill it before it ends.
 	Started func(*parts.Process)
 	Log     *slog.Logger
@@ -338,10 +336,6 @@ func (a *agent) patchNode(ctx context.Context, server serverConfig) error {
 	for {
 		node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err == nil {
-			if a.cfg.Registered != nil {
-				close(a.cfg.Registered)
-				a.cfg.Registered = nil
-			}
 			if err = a.patchOnce(ctx, client, node, server); err == nil {
 				return nil
 			}

@@ -51,9 +51,8 @@ type server struct {
 	nodes       atomic.Pointer[controllers.Nodes]
 	clients     atomic.Pointer[snapshot.Clients]
 
-	etcdReady  chan struct{}
-	apiReady   chan struct{}
-	registered chan struct{}
+	etcdReady chan struct{}
+	apiReady  chan struct{}
 
 	ended    chan ending
 	stopping atomic.Bool
@@ -90,7 +89,7 @@ func (s *server) track(p *parts.Process) {
 func Run(ctx context.Context, v config.Values, b behaviour.Behaviour, up func() error, log *slog.Logger) int {
 	s := &server{
 		v: v, b: b, up: up, log: log, data: layout.Data(v.Text("data-dir")),
-		etcdReady: make(chan struct{}), apiReady: make(chan struct{}), registered: make(chan struct{}),
+		etcdReady: make(chan struct{}), apiReady: make(chan struct{}),
 		ended: make(chan ending, 1),
 	}
 	if err := s.prepare(ctx); err != nil {
@@ -204,7 +203,7 @@ var errFatal = errors.New("fatal")
 func (s *server) runAgent(ctx context.Context) {
 	cfg := agent.Config{
 		Mode: agent.FullServer, Values: s.v, Host: s.host, Data: s.data, ServerURL: "https://127.0.0.1:6443",
-		Token: s.agentSecret, ReadyLimit: s.b.ReadyLimit, Registered: s.registered, Started: s.track,
+		Token: s.agentSecret, ReadyLimit: s.b.ReadyLimit, Started: s.track,
 		Log: s.log.With("part", "agent"),
 	}
 	if s.etcdOnly() {
