@@ -61,12 +61,16 @@ func (s *server) startControllers(ctx context.Context) error {
 		}
 	}
 	lost := func(reason string) { s.end(1, reason) }
+	ctx, release := context.WithCancel(ctx)
+	s.mu.Lock()
+	s.release = release
+	s.mu.Unlock()
 	lead := func(lease string, work func(context.Context)) {
-		go func() {
+		s.leases.Go(func() {
 			if err := controllers.Lead(ctx, clients.Kube, lease, s.host.Hostname, s.log, work, lost); err != nil {
 				s.log.Error("Failed to run lease", "lease", lease, "error", err)
 			}
-		}()
+		})
 	}
 	lead("k3s", func(ctx context.Context) {
 		go controllers.OwnPasswords(ctx, n)

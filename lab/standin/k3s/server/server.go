@@ -59,6 +59,10 @@ type server struct {
 	mu       sync.Mutex
 	etcd     *parts.Etcd
 	children []*parts.Process
+
+	// release ends the leader elections, leases waits for them to have let go.
+	release context.CancelFunc
+	leases  sync.WaitGroup
 }
 
 // ending is why the process ends by itself, and its exit code: 0 for a shutdown it asked of itself, 1 for what is fatal
@@ -121,6 +125,9 @@ func Run(ctx context.Context, v config.Values, b behaviour.Behaviour, up func() 
 // with it the hand-over would wait. A fatal end gives etcd no time.
 func (s *server) stop(orderly bool) {
 	s.stopping.Store(true)
+	if orderly {
+		s.letGo()
+	}
 	s.mu.Lock()
 	etcd, children := s.etcd, s.children
 	s.mu.Unlock()
@@ -143,6 +150,26 @@ func (s *server) stop(orderly bool) {
 		}
 	}
 	wait.Wait()
+}
+
+// letGo releases the Leases of the leader elections while the apiserver still answers, for at most a second.
+func (s *server) letGo() {
+	s.mu.Lock()
+	release := s.release
+	s.mu.Unlock()
+	if release == nil {
+		return
+	}
+	release()
+	released := make(chan struct{})
+	go func() {
+		s.leases.Wait()
+		close(released)
+	}()
+	select {
+	case <-released:
+	case <-time.After(time.Second):
+	}
 }
 
 // bring starts everything behind the supervisor.
