@@ -54,9 +54,9 @@ func begin(t *testing.T, spec cluster.Spec, controllerEnv []string, writeThrough
 	for _, n := range s.nodes() {
 		s.uids[n.Name] = n.UID
 	}
-	s.awaitReports()
-	s.startWriter(writeThrough)
-	if controllerEnv != nil {
+	if controllerEnv == nil {
+		s.must(s.EnsureReports(ctx))
+	} else {
 		s.controller = s.NewController()
 		s.controller.Env = controllerEnv
 		s.must(s.controller.Start(ctx))
@@ -70,6 +70,8 @@ func begin(t *testing.T, spec cluster.Spec, controllerEnv []string, writeThrough
 			}
 		})
 	}
+	s.awaitReports()
+	s.startWriter(writeThrough)
 	return s
 }
 
