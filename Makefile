@@ -47,9 +47,14 @@ check: fmt vet imports generated lint ## gofmt, vet, import rule, generated page
 fmt:
 	@bad="$$(gofmt -l .)"; [ -z "$$bad" ] || { echo "gofmt would change:"; echo "$$bad"; exit 1; }
 
+# vet and the linter walk all that a package depends on. In the stand-in's
+# packages that link Kubernetes' servers that is Kubernetes, well over ten
+# minutes; those are compiled and tested only.
+CHECKED = $(if $(filter lab/standin,$(1)),$$(go list -f '{{.ImportPath}} {{join .Deps " "}}' ./... | grep -v ' k8s.io/kubernetes' | cut -d' ' -f1),./...)
+
 .PHONY: vet
 vet:
-	@for m in $(MODULES); do echo "vet $$m"; (cd $$m && nice go vet ./...); done
+	@$(foreach m,$(MODULES),echo "vet $(m)"; (cd $(m) && nice go vet $(call CHECKED,$(m)));)
 
 .PHONY: imports
 imports: ## The import rule alone
@@ -63,7 +68,7 @@ generated: ## Pages made from code, and pages held against code, are current
 
 .PHONY: lint
 lint: $(LINT) ## golangci-lint over all modules
-	@for m in $(MODULES); do echo "lint $$m"; (cd $$m && nice $(LINT) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...); done
+	@$(foreach m,$(MODULES),echo "lint $(m)"; (cd $(m) && nice $(LINT) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml $(if $(filter lab/standin,$(m)),$$(go list -f '{{.Dir}} {{join .Deps " "}}' ./... | grep -v ' k8s.io/kubernetes' | cut -d' ' -f1),./...));)
 
 $(LINT): tools/go.mod
 	@echo "building golangci-lint $(LINT_VERSION), once"
