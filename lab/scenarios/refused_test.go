@@ -56,11 +56,15 @@ func Test_swap_refused(t *testing.T) {
 
 	// R-E2-45, R-I-38.
 	t.Run("voter_paused", func(t *testing.T) {
+		// n2 answers nobody for a while; a follower that is gone costs no election.
+		s.must(s.MoveLeader(ctx, s.Host("n3")))
+		s.writeThrough("n3")
 		mend, err := fault.Pause(s.Host("n2"), cluster.ServerUnit)
 		s.must(err)
 		s.refuses(t, fleet.ExitFailed, "n1", "n4", "n2")
 		s.must(mend())
 		s.must(s.AwaitNodesReady(ctx, soon, "n2"))
+		s.writeThrough("n2", "n3")
 	})
 
 	// Safety rule 20.

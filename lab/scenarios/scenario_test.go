@@ -115,6 +115,18 @@ func (s *scenario) startWriter(through []string) {
 	s.writer = w
 }
 
+// writeThrough changes the servers that the writer uses.
+func (s *scenario) writeThrough(names ...string) {
+	s.t.Helper()
+	var hosts []*host.Host
+	for _, n := range names {
+		hosts = append(hosts, s.Host(n))
+	}
+	servers, err := writer.Servers(s.Cluster, hosts...)
+	s.must(err)
+	s.writer.Use(servers...)
+}
+
 func (s *scenario) must(err error) {
 	s.t.Helper()
 	if err != nil {
