@@ -157,6 +157,9 @@ func TestProcessesAreLookedForNotAssumed(t *testing.T) { // safety rule 10
 		"k3s's snapshot command is no server":  {"k3s", "/usr/local/bin/k3s\x00etcd-snapshot\x00save", "S", false, false, 0},
 		"somebody else's server":               {"server", "/usr/bin/server", "S", false, false, 0},
 		"a pod shim":                           {"containerd-shim", "/var/lib/rancher/k3s/data/abc/bin/containerd-shim-runc-v2\x00-namespace\x00k8s.io", "S", false, false, 1},
+		"a shim of a k3s with its own data":    {"containerd-shim", "/mnt/disk/data/abc/bin/containerd-shim-runc-v2\x00-namespace\x00k8s.io", "S", false, false, 1},
+		"a shim that serves k3s's containerd":  {"containerd-shim", "/usr/bin/containerd-shim-runc-v2\x00-id\x00x\x00-address\x00/run/k3s/containerd/containerd.sock", "S", false, false, 1},
+		"docker's shim on the same host":       {"containerd-shim", "/usr/bin/containerd-shim-runc-v2\x00-namespace\x00moby\x00-id\x00x\x00-address\x00/run/containerd/containerd.sock", "S", false, false, 0},
 		"a name with a parenthesis and spaces": {"a) Z (b", "x", "S", false, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -111,7 +112,7 @@ func classify(comm, cmdline string) (role fleet.Role, shim bool) {
 	}
 	base := filepath.Base(first)
 	if strings.HasPrefix(base, "containerd-shim") {
-		return "", true
+		return "", ownShim(first, args)
 	}
 	switch {
 	case comm == "k3s-server" || base == "k3s-server":
@@ -124,6 +125,19 @@ func classify(comm, cmdline string) (role fleet.Role, shim bool) {
 		return fleet.RoleAgent, false
 	}
 	return "", false
+}
+
+// ownShim says whether a shim is k3s's: by its path below k3s's data folder, as
+// k3s-killall.sh tells them, or by the containerd it serves. Docker's and another
+// containerd's on the same host are named alike and hold somebody else's
+// containers.
+func ownShim(path string, args []string) bool {
+	bin := filepath.Dir(path)
+	if filepath.Base(bin) == "bin" && filepath.Base(filepath.Dir(filepath.Dir(bin))) == "data" {
+		return true
+	}
+	i := slices.Index(args, "-address")
+	return i >= 0 && i+1 < len(args) && strings.HasPrefix(args[i+1], "/run/k3s/")
 }
 
 // descendants are the pids and all below them, parents first.
