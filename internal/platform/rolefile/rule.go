@@ -140,10 +140,9 @@ func mayJoin(f Files) Answer {
 		return no("%s", f.RoleProblem)
 	case f.Role == fleet.RoleAgent:
 		return no("the role file says agent")
-	case f.Identity.ClusterID != 0 && f.Role == fleet.RoleServer:
+	case f.Identity.ClusterID != 0:
+		// The role file may be lost: a host with a cluster id is no new one.
 		return no("it was a member of cluster %s and has no datastore: it joins again only by a swap or allow-join", f.Identity.ClusterID)
-	case f.Identity.ClusterID != 0 && !joins:
-		return no("it was a member of cluster %s and has no datastore: without a server URL and a token it would found a cluster", f.Identity.ClusterID)
 	case f.Role == fleet.RoleServer:
 		return yes("a first installation")
 	}
@@ -163,6 +162,9 @@ func mayAgent(f Files) Answer {
 			return no("the operator allowed the server with allow-join")
 		}
 		return yes("the role file says agent")
+	case f.Role == "" && (f.Identity.ClusterID != 0 || f.AllowJoin) && mayServer(f).May:
+		// Both units are enabled by now: a lost role file must not start both.
+		return no("no role file, and the server may start: %s", mayServer(f).Why)
 	case f.Role == "":
 		return yes("no role file: as it was before regrade")
 	}

@@ -53,6 +53,9 @@ func TestWhatMayStart(t *testing.T) {
 		"no role file: as before (R-A-04)":                    {rolefile.Files{}, may{true, true}, may{true, true}},
 		"no role file, a tombstone (R-N-13)":                  {rolefile.Files{WAL: true, Tombstone: true}, may{false, true}, may{false, true}},
 		"no role file, a former member, no datastore":         {rolefile.Files{Identity: rolefile.Identity{ClusterID: 0xc}}, may{false, true}, may{false, true}},
+		"the role file of a member is lost":                   {rolefile.Files{WAL: true, Identity: member}, may{true, false}, may{true, false}},
+		"the role file of a former member is lost":            {rolefile.Files{Identity: member, JoinURL: "https://b:6443", Token: true}, may{false, true}, may{false, true}},
+		"no role file, allow-join":                            {rolefile.Files{AllowJoin: true, JoinURL: "https://b:6443", Token: true}, may{true, false}, may{true, true}},
 		"a broken cluster-id beside a datastore":              {rolefile.Files{Role: "server", WAL: true, IdentityProblem: "cluster-id"}, may{true, false}, may{true, false}},
 		"a broken cluster-id and no datastore":                {rolefile.Files{Role: "server", IdentityProblem: "cluster-id"}, may{}, may{}},
 		"a role file that says something else":                {rolefile.Files{RoleProblem: "role \"x\"", WAL: true}, may{}, may{}},
@@ -84,8 +87,8 @@ func TestWhatMayStart(t *testing.T) {
 func TestNeverBothRoles(t *testing.T) { // safety rule 10
 	rapid.Check(t, func(t *rapid.T) {
 		f := files(t)
-		if f.Role == "" && f.RoleProblem == "" {
-			f.Role = fleet.RoleAgent // no role file: as before regrade, which may be both
+		if f.Role == "" && f.RoleProblem == "" && f.Identity.ClusterID == 0 {
+			f.Role = fleet.RoleAgent // no role file and never a member: as before regrade, which may be both
 		}
 		if rolefile.MayStart(f, fleet.RoleServer).May && rolefile.MayStart(f, fleet.RoleAgent).May {
 			t.Fatalf("both may start: %+v", f)
