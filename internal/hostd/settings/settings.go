@@ -134,9 +134,17 @@ func Load(root string) (Host, error) {
 }
 
 // LoadLayout reads only what a start condition needs: no file is the defaults,
-// and one that is wrong in other keys still says where things are.
+// and one that is wrong in other keys, whatever they hold, still says where
+// things are: a typing error must not keep a voter from starting.
 func LoadLayout(root string) (native.Layout, error) {
-	h := Defaults()
+	d := Defaults()
+	h := struct {
+		DataDir      string `json:"data-dir"`
+		ServerUnit   string `json:"server-unit"`
+		AgentUnit    string `json:"agent-unit"`
+		ServerConfig string `json:"server-config"`
+		AgentConfig  string `json:"agent-config"`
+	}{d.DataDir, d.ServerUnit, d.AgentUnit, d.ServerConfig, d.AgentConfig}
 	raw, err := read(root, fleet.FileHostConfig)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -147,7 +155,9 @@ func LoadLayout(root string) (native.Layout, error) {
 			return native.Layout{}, fmt.Errorf("%s: %w", fleet.FileHostConfig, err)
 		}
 	}
-	return h.Layout(root), nil
+	return native.Layout{
+		Root: root, DataDir: h.DataDir, ServerUnit: h.ServerUnit, AgentUnit: h.AgentUnit, ServerConfig: h.ServerConfig, AgentConfig: h.AgentConfig,
+	}, nil
 }
 
 func read(root, path string) ([]byte, error) {

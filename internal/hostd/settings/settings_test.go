@@ -95,6 +95,11 @@ func TestLoadNamesTheFile(t *testing.T) {
 	if l, err := settings.LoadLayout(root); err != nil || l.DataDir != "/data" {
 		t.Errorf("a start condition looks at what it needs: %+v %v", l, err)
 	}
+	write(fleet.FileHostConfig, "node: [n1]\nservers: 7\nperiod: soon\nmin-free-mib: much\ndata-dir: /data\n")
+	if l, err := settings.LoadLayout(root); err != nil || l.DataDir != "/data" {
+		t.Errorf("a key that a start condition does not need keeps nothing from starting: %+v %v", l, err)
+	}
+	write(fleet.FileHostConfig, least+"data-dir: /data\nunknown: 1\n")
 	if _, err := settings.Load(root); err == nil || !strings.Contains(err.Error(), "unknown") {
 		t.Error(err)
 	}
