@@ -16,7 +16,7 @@ CACHE        := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/regrade
 LINT_VERSION := $(shell sed -n 's|.*golangci/golangci-lint/v2 \(v[^ ]*\).*|\1|p' tools/go.mod)
 LINT         := $(CACHE)/golangci-lint-$(LINT_VERSION)-$(shell go env GOVERSION)
 
-# RUN picks scenarios by name, LONG=1 runs them with the full probe window,
+# RUN picks scenarios by name, LONG=1 is for those that fill a probe window,
 # LAB=off leaves the lab out.
 RUN      ?= .
 LONG     ?=
@@ -35,7 +35,7 @@ help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo "  make lab RUN=swap_native   scenarios whose name matches"
-	@echo "  make lab LONG=1            with the full probe window"
+	@echo "  make lab LONG=1            probe windows at full length"
 	@echo "  make test LAB=off          where the lab cannot run"
 
 ## ---- checks ----------------------------------------------------------------
