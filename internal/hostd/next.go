@@ -149,11 +149,19 @@ func stopped(u platform.Unit, role fleet.Role) (Decision, bool) {
 }
 
 // adopt writes a role file where there is none, once what runs is plain: from
-// then on the start conditions guard the host (design §4.1).
+// then on the start conditions guard the host (design §4.1). A member that no
+// order made, by allow-join or by a promote-local that was killed, is a server
+// from its datastore on: the next reboot must not make an agent of it (safety
+// rule 18).
 func adopt(f Facts, _ order) Decision {
 	files := f.Host.Files
 	if files.RoleProblem != "" {
 		return hold(CodeBadRoleFile, "%s", files.RoleProblem)
+	}
+	back := f.Journal.Phase == fleet.PhaseRunning && (f.Journal.Step == fleet.StepRollback || f.Journal.Step == fleet.StepFinishDemote)
+	if files.Role == fleet.RoleAgent && files.Leaving == "" && files.WAL && !files.Tombstone && !back &&
+		f.Etcd.Answers && f.Etcd.ID != 0 && f.Host.Agent.Gone() {
+		return writeRole(fleet.RoleServer)
 	}
 	if files.Role != "" {
 		return Decision{}
@@ -161,7 +169,7 @@ func adopt(f Facts, _ order) Decision {
 	switch {
 	case f.Etcd.Voter() && f.Host.Agent.Gone():
 		return writeRole(fleet.RoleServer)
-	case f.Host.Agent.State == platform.StateActive && f.Host.Server.Gone() && !files.WAL:
+	case f.Host.Agent.State == platform.StateActive && f.Host.Server.Gone() && !files.WAL && !files.AllowJoin:
 		return writeRole(fleet.RoleAgent)
 	}
 	return Decision{}

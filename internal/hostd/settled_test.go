@@ -6,6 +6,7 @@ import (
 
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/lease"
+	"github.com/exadev/regrade/internal/platform"
 )
 
 // Found by the simulated cluster: the step-down's order stands on the Node
@@ -93,5 +94,30 @@ func TestAPromotionWhoseSwapHasEndedIsTakenBack(t *testing.T) { // safety rules 
 				t.Fatalf("facts: %+v", f)
 			}
 		})
+	}
+}
+
+// The break check: take the clause of a running member out of adopt, and the
+// reboot starts an agent on a voter.
+func TestAServerLetInByAllowJoinStaysOneAfterAReboot(t *testing.T) { // safety rule 18
+	r := newRig(t, "d")
+	r.host.Change(func(f *platform.Facts) {
+		f.Files.AllowJoin, f.Files.JoinURL, f.Files.Token = true, "https://10.0.0.2:6443", true
+		f.Agent = platform.Unit{State: platform.StateInactive, Conditioned: true}
+		f.Server.State, f.Server.Process, f.Server.Level = platform.StateActivating, true, fleet.LevelFull
+		f.Files.WAL, f.Datastore, f.EtcdCerts = true, true, true
+	})
+	r.ownID = idD
+	r.members = append(r.members, member("d", idD, 4))
+	r.until("the role is server", func() bool { return r.host.Facts().Files.Role == fleet.RoleServer })
+	r.reboot()
+	r.until("it votes again", func() bool { f := r.host.Facts(); return f.Server.Process && f.Server.State == platform.StateActive })
+
+	// The same host is demoted in the boot of a second allow-join: that is over then.
+	r.host.Change(func(f *platform.Facts) { f.Files.AllowJoin, f.Files.Tombstone = true, true })
+	r.remove(idD)
+	r.until("the agent runs", func() bool { return r.host.Facts().Agent.Process })
+	if f := r.host.Facts().Files; f.AllowJoin || f.Role != fleet.RoleAgent {
+		t.Errorf("%+v", f)
 	}
 }

@@ -106,7 +106,8 @@ func toAgent(f Facts, o order) Decision {
 		}
 	}
 	switch {
-	case h.Files.Role != fleet.RoleAgent:
+	case h.Files.Role != fleet.RoleAgent || h.Files.AllowJoin:
+		// Writing a role ends allow-join: the server that it let in has gone.
 		return writeRole(fleet.RoleAgent)
 	case h.Files.Leaving != "":
 		return effect(Effect{Kind: Leave})

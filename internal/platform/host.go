@@ -27,6 +27,8 @@ type Host interface {
 
 // Files writes the small files of design §4.1, each atomically and durably.
 type Files interface {
+	// SetRole writes the role, and ends an operator's allow-join: from here on the
+	// role decides.
 	SetRole(ctx context.Context, role fleet.Role) error
 	// SetLeaving writes the swap id; the empty id deletes the file.
 	SetLeaving(ctx context.Context, id fleet.SwapID) error

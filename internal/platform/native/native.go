@@ -216,7 +216,12 @@ func (f *Files) level() (fleet.Level, error) {
 func (f *Files) at(path string) string { return filepath.Join("/", f.layout.Root, path) }
 
 // SetRole implements platform.Files.
-func (f *Files) SetRole(_ context.Context, role fleet.Role) error { return f.dir.SetRole(role) }
+func (f *Files) SetRole(_ context.Context, role fleet.Role) error {
+	if err := f.dir.SetRole(role); err != nil {
+		return err
+	}
+	return f.dir.EndAllowJoin()
+}
 
 // SetLeaving implements platform.Files.
 func (f *Files) SetLeaving(_ context.Context, id fleet.SwapID) error { return f.dir.SetLeaving(id) }

@@ -146,7 +146,7 @@ func (f *Fake) SetRole(_ context.Context, role fleet.Role) error {
 		if _, err := fleet.ParseRole(string(role)); err != nil {
 			return err
 		}
-		x.Files.Role, x.Files.RoleProblem = role, ""
+		x.Files.Role, x.Files.RoleProblem, x.Files.AllowJoin = role, "", false
 		return nil
 	})
 }

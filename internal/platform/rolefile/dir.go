@@ -86,6 +86,9 @@ func (d Dir) AllowJoin(bootID string) error {
 	return atomicfile.Write(d.at(fleet.FileAllowJoin), []byte(bootID+"\n"), 0o600)
 }
 
+// EndAllowJoin takes the override back.
+func (d Dir) EndAllowJoin() error { return atomicfile.Remove(d.at(fleet.FileAllowJoin)) }
+
 // ParseJoining reads the joining file; no bytes are none.
 func ParseJoining(raw []byte) (Joining, error) {
 	var j Joining
