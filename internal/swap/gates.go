@@ -134,13 +134,19 @@ func (v *view) listGates(want int) []status.Reason {
 	if !v.list.known {
 		return rs
 	}
+	nodes := map[string]status.Member{}
 	for _, m := range v.list.members {
+		node := nodeOf(v.o, m)
+		if other, twice := nodes[node]; twice && node != "" {
+			rs = append(rs, reason(CodeUnknownMember, node, "the members %s and %s both belong to %s; one of them is nobody's", memberWords(other), memberWords(m), node))
+		}
+		nodes[node] = m
 		switch {
 		case !m.Started():
 			rs = append(rs, reason(CodeUnstarted, "", "member %s was added and never started", memberWords(m)))
 		case m.Learner:
 			rs = append(rs, reason(CodeLearner, "", "member %s is a learner", memberWords(m)))
-		case nodeOf(v.o, m) == "":
+		case node == "":
 			rs = append(rs, reason(CodeUnknownMember, "", "member %s belongs to no Node", memberWords(m)))
 		}
 	}

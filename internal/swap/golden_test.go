@@ -230,6 +230,7 @@ func cases() []decision {
 
 		// Finish.
 		{name: "the newcomer is uncordoned once the removal is proven", row: "UncordonIn", given: finishing()},
+		{name: "the newcomer stays cordoned while the lists cannot prove the removal", row: "FinishWait", given: finishing().with(func(g *given) { g.host(2).Fresh = false })},
 		{name: "the outgoing Node is cleaned once its server has ended", row: "CleanOut", given: agentOut()},
 		{name: "labels that a live server put back are cleaned again", row: "CleanOut", given: agentOut().cleaned(1).with(func(g *given) { g.host(1).Node.Labels[fleet.LabelEtcd] = "true" })},
 		{name: "the outgoing host is uncordoned once Ready on a later heartbeat", row: "UncordonOut", given: agentOut().cleaned(1).with(func(g *given) { g.host(1).Node.Ready, g.host(1).KubeletChanged = true, true })},

@@ -60,6 +60,11 @@ func (v *view) facts() []status.Fact {
 // publish is the swap as the status shows it. It carries the times from pass
 // to pass; a lost status starts them anew.
 func (v *view) publish(row Row, d Decision) *status.Swap {
+	if v.state == Contradiction && v.o.Status != nil && v.o.Status.Swap != nil {
+		s := *v.o.Status.Swap // its times stand until the marks can be read again
+		s.Reasons = d.Waits
+		return &s
+	}
 	if v.rec == nil || v.state == Idle || (v.state == End && v.ended()) {
 		return nil
 	}

@@ -32,7 +32,8 @@ func (v *view) removeOutGates() []status.Reason {
 		return rs
 	}
 	for _, m := range v.outMembers() {
-		if m.ID == v.list.leader {
+		// IN has answered just now (newcomerGates), the staying voters within three periods.
+		if m.ID == v.list.leader || leads(v.in, m) || leads(v.out, m) {
 			rs = append(rs, reason(CodeLeads, v.rec.Out, "%s still leads etcd", v.rec.Out))
 		}
 	}
@@ -41,6 +42,12 @@ func (v *view) removeOutGates() []status.Reason {
 	}
 	// Worst case: the newcomer fails the moment OUT is gone.
 	return append(rs, v.mayRemove(v.outMembers(), v.rec.In)...)
+}
+
+// leads says whether the host's own fresh list shows the member as etcd's leader.
+func leads(h *Host, m status.Member) bool {
+	e, ok := list(h)
+	return ok && e.Leader == m.ID
 }
 
 // removeInGates: IN is taken back. Every recorded voter but a stepped-down OUT
@@ -91,7 +98,8 @@ func (v *view) mayRestartOut() []status.Reason {
 // then the newcomer can go without any risk (safety rule 7).
 func (v *view) allRecordedServe() bool {
 	for _, r := range v.rec.Voters {
-		if _, ok := list(v.o.Host(r.Node)); !ok {
+		h := v.o.Host(r.Node)
+		if _, ok := list(h); !ok || h.Report.MemberID != r.ID {
 			return false
 		}
 	}

@@ -20,13 +20,16 @@ func promoteRows() []Row {
 			say:  func(v *view) string { return v.rec.In + " refused to be promoted; nothing was changed on it" }},
 		{From: Promote, If: "IN's host failed", Do: Order, To: Rollback, Code: "PromoteFailed",
 			when: func(v *view) bool {
-				return v.phaseIs(v.in, fleet.StepPromote, fleet.PhaseFailed) || v.phaseIs(v.in, fleet.StepPromote, fleet.PhaseRefused)
+				// A refusal changed nothing: the lists say first whether IN is a member.
+				return v.phaseIs(v.in, fleet.StepPromote, fleet.PhaseFailed) ||
+					(v.list.known && v.phaseIs(v.in, fleet.StepPromote, fleet.PhaseRefused))
 			},
 			act:   func(v *view) Action { return v.rollback() },
 			waits: func(v *view) []status.Reason { return v.hostReason(v.in, fleet.StepPromote) },
 			say:   func(v *view) string { return v.rec.In + " failed to become a server; it is rolled back" }},
 		{From: Promote, If: "IN did not vote in time", Do: Order, To: Rollback, Code: "PromoteTimeout",
-			when: func(v *view) bool { return v.past(Promote, v.promoteBound()) },
+			// Without lists nobody knows that it does not vote (safety rule 24).
+			when: func(v *view) bool { return v.list.known && v.past(Promote, v.promoteBound()) },
 			act:  func(v *view) Action { return v.rollback() },
 			say: func(v *view) string {
 				return fmt.Sprintf("%s did not become a voter within %s; it is rolled back", v.rec.In, v.promoteBound())
@@ -82,10 +85,15 @@ func assertCordons(from State) Row {
 	}
 }
 
-// newcomerFailing: IN votes and its etcd does not answer.
+// newcomerFailing: IN votes, and its etcd does not answer or its Node is not
+// Ready on a later heartbeat (R-E2-17). Once OUT has stepped down the vote alone
+// counts, and a newcomer that is no voter any more fails as well.
 func (v *view) newcomerFailing() bool {
 	_, ok := list(v.in)
-	return !ok && v.inVotes()
+	if v.stepIs(v.out, fleet.StepStepDown) {
+		return v.list.known && !ok
+	}
+	return v.inVotes() && (!ok || !back(v.in))
 }
 
 // newcomerFailed: it has been failing for one operation timeout while every
@@ -99,7 +107,11 @@ func newcomerFailed(from State) Row {
 		},
 		act: func(v *view) Action { return v.rollback() },
 		waits: func(v *view) []status.Reason {
-			return []status.Reason{reason(CodeNewcomerFailing, v.rec.In, "the etcd of %s has not answered since %s", v.rec.In, v.failingSince().UTC().Format("15:04:05"))}
+			since := v.failingSince().UTC().Format("15:04:05")
+			if _, ok := list(v.in); ok {
+				return []status.Reason{reason(CodeNewcomerFailing, v.rec.In, "the Node of %s has not been Ready on a heartbeat later than its start since %s", v.rec.In, since)}
+			}
+			return []status.Reason{reason(CodeNewcomerFailing, v.rec.In, "the etcd of %s has not answered since %s", v.rec.In, since)}
 		},
 		say: func(v *view) string {
 			return v.rec.In + " fails as a voter while all voters of before serve; it is taken back"
@@ -108,10 +120,16 @@ func newcomerFailed(from State) Row {
 }
 
 // failingSince is carried from pass to pass in the status; a missing status
-// starts it anew, which only makes the swap more patient.
+// starts it anew, which only makes the swap more patient. Lists that are missing
+// for a moment prove neither that it failed nor that it recovered.
 func (v *view) failingSince() time.Time {
-	if !v.newcomerFailing() {
+	_, answers := list(v.in)
+	blind := !v.list.known && !answers && v.swapStatus() != nil
+	if !v.newcomerFailing() && !blind {
 		return time.Time{}
+	}
+	if blind {
+		return v.swapStatus().FailingSince
 	}
 	if sw := v.swapStatus(); sw != nil && !sw.FailingSince.IsZero() {
 		return sw.FailingSince

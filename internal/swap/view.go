@@ -297,7 +297,9 @@ func (v *view) quorumMembers(down ...string) []quorum.Member {
 				node = r.Node
 			}
 		}
-		_, up := list(v.o.Host(node))
+		h := v.o.Host(node)
+		_, up := list(h)
+		up = up && h.Report.MemberID == m.ID // a dead member of a host that has another is down
 		if slices.Contains(down, node) {
 			up = false
 		}
