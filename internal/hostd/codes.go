@@ -26,6 +26,7 @@ const (
 
 	// Waits and holds.
 	CodeNoAPI          = "NoAPI"
+	CodeNoNode         = "NoNode"
 	CodeBadOrder       = "BadOrder"
 	CodeBadRecord      = "BadRecord"
 	CodeBadJournal     = "BadJournal"

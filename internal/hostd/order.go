@@ -42,8 +42,15 @@ func (o order) out() string {
 func (f Facts) order() order {
 	var o order
 	if f.View == nil || f.View.Self == nil {
-		if f.Command != nil && f.Command.Local && f.Command.Step != fleet.StepFinishDemote {
-			return order{swap: f.Command.Swap, step: f.Command.Step, join: f.Command.Join, local: true}
+		c := f.Command
+		switch {
+		case c == nil || c.Step == fleet.StepFinishDemote:
+		case c.Local:
+			return order{swap: c.Swap, step: c.Step, join: c.Join, local: true}
+		case f.View == nil:
+			o.problem = problem(CodeNoAPI, "no API server answers: %s", f.ViewProblem)
+		default:
+			o.problem = problem(CodeNoNode, "the cluster has no Node %q: is host.yaml's node right?", f.Node)
 		}
 		return o
 	}

@@ -47,6 +47,7 @@ type rig struct {
 	reports []status.Report
 	waited  time.Duration
 	stuck   bool // k3s never gets a datastore
+	noAPI   bool
 	out     bytes.Buffer
 	errs    bytes.Buffer
 }
@@ -138,6 +139,9 @@ func (r *rig) want(code int, text string, args ...string) {
 
 func (r *rig) Begin(context.Context, bool) error { return nil }
 func (r *rig) Read(context.Context) (hostapi.View, error) {
+	if r.noAPI {
+		return hostapi.View{}, errors.New("no candidate is ready")
+	}
 	return hostapi.View{Date: r.now, Server: "https://10.0.0.2:6443", Self: r.self, Lease: r.lease}, nil
 }
 func (r *rig) Nodes(context.Context) ([]hostapi.Node, error) {
@@ -234,6 +238,22 @@ func TestEachCommand(t *testing.T) { // R-D1-14..18, R-D1-31
 		r.order(fleet.StepPromote)
 		r.pre = []status.Problem{{Code: "NotStaged", Sentence: "no server.yaml"}}
 		r.want(fleet.ExitRefused, "NotStaged", "promote", string(id))
+	})
+	t.Run("no API server, or a Node of another name: said at once", func(t *testing.T) {
+		for _, args := range [][]string{{"promote", string(id)}, {"step-down", string(id)}, {"rollback", string(id)}} {
+			r := newRig(t, "d")
+			r.noAPI = true
+			r.want(fleet.ExitRefused, "NoAPI", args...)
+			r.noAPI, r.self = false, nil
+			r.want(fleet.ExitRefused, "NoNode", args...)
+			if len(r.host.Calls) != 0 || r.waited > 0 {
+				t.Errorf("%v: changed %v, waited %s", args, r.host.Calls, r.waited)
+			}
+		}
+		r := newRig(t, "d")
+		r.noAPI = true
+		r.want(fleet.ExitRefused, "NoAPI", "promote-local", "--join", "b")
+		r.want(fleet.ExitRefused, "NoAPI", "snapshot", string(id))
 	})
 	t.Run("promote that does not end", func(t *testing.T) {
 		r := newRig(t, "d")
