@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/platform/atomicfile"
@@ -20,6 +21,9 @@ type Disk struct {
 	Root string
 	// DataDir is k3s's --data-dir; empty is fleet.DefaultDataDir.
 	DataDir string
+	// ServerConfig is the server's configuration file, which may put snapshots
+	// elsewhere (etcd-snapshot-dir); empty is k3s's own place.
+	ServerConfig string
 }
 
 func (d Disk) at(path string) string { return filepath.Join("/", d.Root, path) }
@@ -54,8 +58,26 @@ const (
 	halfway = "db.demoted.new"
 )
 
+// places are where the datastore goes: beside server/db, or in it where that is
+// a disk of its own, because a rename does not cross from one to another.
+func (d Disk) places() (half, to string) {
+	if in, out, ok := devices(d.Path("server", db), d.Path("server")); ok && in != out {
+		return d.Path("server", db, halfway), d.Path("server", db, aside)
+	}
+	return d.Path("server", halfway), d.Path("server", aside)
+}
+
+// devices are the file systems that two folders are on.
+func devices(a, b string) (x, y uint64, ok bool) {
+	var s, t syscall.Stat_t
+	if syscall.Stat(a, &s) != nil || syscall.Stat(b, &t) != nil {
+		return 0, 0, false
+	}
+	return s.Dev, t.Dev, true
+}
+
 // kept stay in db when the datastore goes (safety rule 14).
-var kept = []string{".metadata", "snapshots"}
+var kept = []string{".metadata", "snapshots", aside, halfway, "lost+found"}
 
 // ReadDatastore looks.
 func (d Disk) ReadDatastore() (Datastore, error) {
@@ -70,7 +92,7 @@ func (d Disk) ReadDatastore() (Datastore, error) {
 	}
 	s.WAL = look("server", db, "etcd", "member", "wal")
 	s.Tombstone = look("server", db, "etcd", "tombstone")
-	s.Exists = look("server", db, "etcd") || look("server", halfway)
+	s.Exists = look("server", db, "etcd") || look("server", halfway) || look("server", db, halfway)
 	s.Certs = look("server", "tls", "etcd", "client.crt") && look("server", "tls", "etcd", "client.key")
 	if err != nil {
 		return Datastore{}, fmt.Errorf("datastore: %w", err)
@@ -84,11 +106,13 @@ func (d Disk) ReadDatastore() (Datastore, error) {
 }
 
 // MoveAside moves what is in server/db, all but snapshots and their metadata,
-// to server/db.demoted, and keeps one such copy. It is done piece by piece into
+// to server/db.demoted (server/db/db.demoted where db is a disk of its own), and
+// keeps one such copy. It is done piece by piece into
 // a folder of another name, the etcd folder last, so that a crash anywhere
 // leaves a state that Exists shows and that the next call goes on from.
 func (d Disk) MoveAside() error {
-	from, half, to := d.Path("server", db), d.Path("server", halfway), d.Path("server", aside)
+	from := d.Path("server", db)
+	half, to := d.places()
 	entries, err := os.ReadDir(from)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("move datastore aside: %w", err)
@@ -134,10 +158,21 @@ func (d Disk) MoveAside() error {
 	return atomicfile.Sync(filepath.Dir(to))
 }
 
+// snapshots is the folder that SnapshotCommand saves to. A configuration that
+// cannot be read names none: the command fails on it and says why.
+func (d Disk) snapshots() string {
+	if d.ServerConfig != "" {
+		if c, err := d.ReadConfig(d.ServerConfig); err == nil && filepath.IsAbs(c.Get("etcd-snapshot-dir")) {
+			return d.at(c.Get("etcd-snapshot-dir"))
+		}
+	}
+	return d.Path("server", db, "snapshots")
+}
+
 // OwnSnapshots are the files of regrade's own etcd snapshots, oldest first by
 // the seconds at the end of their names (k3s-facts §8).
 func (d Disk) OwnSnapshots() ([]string, error) {
-	entries, err := os.ReadDir(d.Path("server", db, "snapshots"))
+	entries, err := os.ReadDir(d.snapshots())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errNotDir) {
 		return nil, fmt.Errorf("snapshots: %w", err)
 	}
@@ -180,11 +215,12 @@ func (d Disk) PruneSnapshots(keep int) error {
 	if err != nil {
 		return err
 	}
+	dir := d.snapshots()
 	for len(names) > keep {
-		if err := atomicfile.Remove(d.Path("server", db, "snapshots", names[0])); err != nil {
+		if err := atomicfile.Remove(filepath.Join(dir, names[0])); err != nil {
 			return fmt.Errorf("prune snapshots: %w", err)
 		}
-		if err := os.Remove(d.Path("server", db, ".metadata", names[0])); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(filepath.Join(filepath.Dir(dir), ".metadata", names[0])); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("prune snapshots: %w", err)
 		}
 		names = names[1:]

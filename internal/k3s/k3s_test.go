@@ -267,6 +267,64 @@ func TestOwnSnapshotsArePrunedByAge(t *testing.T) {
 	}
 }
 
+func TestSnapshotsInAFolderOfTheOperator(t *testing.T) { // etcd-snapshot-dir
+	d := k3s.Disk{Root: t.TempDir(), ServerConfig: fleet.FileServerConf}
+	plant(t, d.Root, fleet.FileServerConf, "etcd-snapshot-dir: /snap\n")
+	plant(t, d.Root, "/snap/fleet-role-a-n1-100", "")
+	plant(t, d.Root, "/snap/fleet-role-b-n1-101", "")
+	if got, err := d.OwnSnapshots(); err != nil || len(got) != 2 {
+		t.Errorf("%v %v", got, err)
+	}
+	if err := d.PruneSnapshots(1); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := d.OwnSnapshots(); len(got) != 1 || got[0] != "fleet-role-b-n1-101" {
+		t.Errorf("left %v", got)
+	}
+	plant(t, d.Root, fleet.FileServerConf, "[")
+	if got, err := d.OwnSnapshots(); err != nil || len(got) != 0 {
+		t.Errorf("a broken configuration: %v %v", got, err)
+	}
+}
+
+// The datastore on a disk of its own, as etcd wants it: a rename to beside it
+// would fail for ever, and the host would never be an agent again.
+func TestMoveAsideOfADatastoreOnItsOwnDisk(t *testing.T) { // safety rule 14
+	d := k3s.Disk{Root: t.TempDir()}
+	disk, err := os.MkdirTemp("/dev/shm", "regrade-test-")
+	if err != nil {
+		t.Skip("no second file system: ", err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(disk) })
+	if err := os.MkdirAll(d.Path("server"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	probe := filepath.Join(d.Root, "probe")
+	plant(t, d.Root, "probe", "")
+	if os.Link(probe, filepath.Join(disk, "probe")) == nil {
+		t.Skip("the temporary folder is on the same file system")
+	}
+	if err := os.Symlink(disk, d.Path("server", "db")); err != nil {
+		t.Fatal(err)
+	}
+	for _, life := range []string{"first", "second"} {
+		plant(t, disk, "etcd/member/wal/0.wal", life)
+		plant(t, disk, "snapshots/s", "")
+		if err := d.MoveAside(); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := d.ReadDatastore(); err != nil || s.Exists {
+			t.Errorf("%s life: %+v %v", life, s, err)
+		}
+		if raw, err := os.ReadFile(filepath.Join(disk, "db.demoted/etcd/member/wal/0.wal")); err != nil || string(raw) != life {
+			t.Errorf("%s life: %q %v", life, raw, err)
+		}
+		if _, err := os.Stat(filepath.Join(disk, "snapshots/s")); err != nil {
+			t.Error("the snapshots went too")
+		}
+	}
+}
+
 func TestDifferencesOfServerFlags(t *testing.T) { // safety rule 17
 	command, theirs, err := k3s.ParseArgs(`["server","--flannel-backend","none","--disable","traefik,servicelb","--disable","coredns","--node-ip","10.0.0.1","--token","********","--cluster-init","--disable-network-policy","-d","/x","--cluster-domain=cluster.local"]`)
 	if err != nil || command != "server" {

@@ -70,7 +70,7 @@ func New(l Layout) *Files {
 	l = l.Defaults()
 	return &Files{
 		layout: l,
-		disk:   k3s.Disk{Root: l.Root, DataDir: l.DataDir},
+		disk:   k3s.Disk{Root: l.Root, DataDir: l.DataDir, ServerConfig: l.ServerConfig},
 		dir:    rolefile.Dir{Root: l.Root},
 		BootID: func() (string, error) {
 			raw, err := os.ReadFile(bootIDAt)
