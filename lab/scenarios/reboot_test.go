@@ -20,7 +20,11 @@ type moment struct {
 	come func(s *scenario, out, in string) (mend func())
 	// server and agent are what may start after the reboot.
 	server, agent bool
-	outcome       fleet.Outcome
+	// removed: the member is gone, and how far its host is with that is a race of
+	// moments. While it is leaving its server may start, but not on a tombstone,
+	// and its agent may not; afterwards it is the other way round.
+	removed bool
+	outcome fleet.Outcome
 }
 
 func moments() []moment {
@@ -61,7 +65,7 @@ func moments() []moment {
 		}},
 		{name: "IN votes", server: true, outcome: fleet.OutcomeCompleted, come: state("settle", "drain-out")},
 		{name: "step-down: leaving", out: true, server: true, outcome: fleet.OutcomeCompleted, come: file(outHost, fleet.FileLeaving)},
-		{name: "the member is removed", out: true, outcome: fleet.OutcomeCompleted, come: state("remove", "finish"), agent: true},
+		{name: "the member is removed", out: true, outcome: fleet.OutcomeCompleted, come: state("remove", "finish"), removed: true},
 		{name: "finish: the agent is starting", out: true, agent: true, outcome: fleet.OutcomeCompleted, come: func(s *scenario, out, _ string) func() {
 			s.quickly(out+" to run an agent", func() bool {
 				ps, err := s.Host(out).K3s()
@@ -123,7 +127,13 @@ func (s *scenario) rebootAt(m moment, out, in string) {
 	}
 	h := s.Host(name)
 	s.must(h.Crash(ctx, true))
-	for role, want := range map[fleet.Role]bool{fleet.RoleServer: m.server, fleet.RoleAgent: m.agent} {
+	server, agent := m.server, m.agent
+	if m.removed {
+		leaving := s.exists(name, fleet.FileLeaving)
+		server = leaving && !s.exists(name, fleet.DefaultDataDir+"/server/db/etcd/tombstone")
+		agent = !leaving
+	}
+	for role, want := range map[fleet.Role]bool{fleet.RoleServer: server, fleet.RoleAgent: agent} {
 		// Judged on the disk that the next boot will find.
 		if got := s.mayStart(name, role); got != want {
 			s.t.Errorf("%s: the %s of %s may start: %v, want %v", m.name, role, name, got, want)
@@ -133,6 +143,13 @@ func (s *scenario) rebootAt(m moment, out, in string) {
 	if mend != nil {
 		mend()
 	}
+}
+
+func (s *scenario) exists(name, path string) bool {
+	s.t.Helper()
+	there, err := s.Host(name).Exists(path)
+	s.must(err)
+	return there
 }
 
 // mayStart asks the shipped start rule about the disk of a host that is down.
