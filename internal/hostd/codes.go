@@ -15,6 +15,7 @@ const (
 	CodeNoJoinURL       = "NoJoinURL"
 	CodeNoLeadTarget    = "NoLeadTarget"
 	CodeNoCondition     = "NoStartCondition"
+	CodeNoAgent         = "AgentNotStaged"
 	CodeMemberRemoved   = "MemberRemoved"
 	CodeTooFewVoters    = "TooFewVoters"
 

@@ -56,6 +56,8 @@ func beginStepDown(f Facts, o order) Decision {
 		return refuse(f, o, problem(CodeNotServer, "the role file says %q, a datastore is there: %t: this host is no member that could step down", h.Files.Role, h.Files.WAL))
 	case !h.Server.Conditioned || !h.Agent.Conditioned:
 		return refuse(f, o, problem(CodeNoCondition, "k3s's units do not ask `regrade host role-is` before they start: the role would not survive a restart"))
+	case h.AgentProblem != "" && !leaving:
+		return refuse(f, o, problem(CodeNoAgent, "this host could not come back as an agent: %s", h.AgentProblem))
 	case f.leads():
 		if _, p := leadTarget(f, o); p.is() {
 			return refuse(f, o, p)

@@ -120,3 +120,40 @@ func shown(v []string) string {
 	}
 	return strings.Join(v, ",")
 }
+
+// serverOnly are keys on which `k3s agent` dies (k3s-facts §1.3), and every key
+// that begins with "etcd-". The list holds what servers are commonly given; a
+// key that is not known here is not objected to.
+var serverOnly = []string{
+	"cluster-init", "cluster-reset", "tls-san", "tls-san-security", "agent-token", "agent-token-file", "advertise-address", "advertise-port",
+	"cluster-cidr", "service-cidr", "service-node-port-range", "cluster-dns", "cluster-domain", "flannel-backend", "flannel-ipv6-masq", "flannel-external-ip",
+	"egress-selector-mode", "disable", "disable-apiserver", "disable-controller-manager", "disable-scheduler", "disable-agent", "disable-etcd",
+	"disable-cloud-controller", "disable-helm-controller", "disable-network-policy", "disable-kube-proxy", "secrets-encryption",
+	"write-kubeconfig", "write-kubeconfig-mode", "write-kubeconfig-group", "kube-apiserver-arg", "kube-controller-manager-arg", "kube-scheduler-arg",
+	"kube-cloud-controller-manager-arg", "datastore-endpoint", "datastore-cafile", "datastore-certfile", "datastore-keyfile", "default-local-storage-path",
+}
+
+// AgentProblem says why an agent could not start by its own configuration and
+// its unit's environment files, empty when nothing speaks against it (safety
+// rule 15). A voter that steps down without this would be neither.
+func (d Disk) AgentProblem(configPath string, envPaths ...string) string {
+	c, err := d.ReadConfig(configPath)
+	if err != nil {
+		return err.Error()
+	}
+	for _, key := range slices.Sorted(maps.Keys(c)) {
+		if slices.Contains(serverOnly, key) || strings.HasPrefix(key, "etcd-") {
+			return fmt.Sprintf("%s sets %s, on which `k3s agent` dies", configPath, key)
+		}
+	}
+	for _, env := range envPaths {
+		j, err := d.ReadJoin(configPath, env)
+		if err != nil {
+			return err.Error()
+		}
+		if j.Token.Reveal() != "" {
+			return ""
+		}
+	}
+	return fmt.Sprintf("neither %s nor the agent unit's environment file has a token", configPath)
+}

@@ -325,6 +325,37 @@ func TestMoveAsideOfADatastoreOnItsOwnDisk(t *testing.T) { // safety rule 14
 	}
 }
 
+func TestWhatAnAgentCannotStartOn(t *testing.T) { // safety rule 15
+	const env, other = "/etc/systemd/system/k3s-agent.service.env", "/etc/default/k3s-agent"
+	for name, c := range map[string]struct {
+		config, env, other string
+		problem            string
+	}{
+		"a token":                        {"token: x\nnode-ip: 10.0.0.1\n", "", "", ""},
+		"a token of the install script":  {"", "K3S_TOKEN='x'\nK3S_URL='https://a:6443'\n", "", ""},
+		"a token in /etc/default":        {"", "", "K3S_TOKEN=x\n", ""},
+		"nothing at all":                 {"", "", "", "token"},
+		"a server-only key":              {"token: x\ntls-san: [a]\n", "", "", "tls-san"},
+		"a server-only key, appended to": {"token: x\ndisable+: traefik\n", "", "", "disable"},
+		"a key of etcd":                  {"token: x\netcd-expose-metrics: true\n", "", "", "etcd-expose-metrics"},
+		"no YAML":                        {"[", "", "", "configuration"},
+		"a token file that is not there": {"token-file: /nowhere\n", "", "", "token file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := k3s.Disk{Root: t.TempDir()}
+			for path, content := range map[string]string{fleet.FileAgentConf: c.config, env: c.env, other: c.other} {
+				if content != "" {
+					plant(t, d.Root, path, content)
+				}
+			}
+			got := d.AgentProblem(fleet.FileAgentConf, env, other)
+			if (got == "") != (c.problem == "") || !strings.Contains(got, c.problem) {
+				t.Errorf("%q, want %q", got, c.problem)
+			}
+		})
+	}
+}
+
 func TestDifferencesOfServerFlags(t *testing.T) { // safety rule 17
 	command, theirs, err := k3s.ParseArgs(`["server","--flannel-backend","none","--disable","traefik,servicelb","--disable","coredns","--node-ip","10.0.0.1","--token","********","--cluster-init","--disable-network-policy","-d","/x","--cluster-domain=cluster.local"]`)
 	if err != nil || command != "server" {

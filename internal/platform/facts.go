@@ -21,6 +21,10 @@ type Facts struct {
 	// Staged: the server configuration is there (R-D1-17, R-228-15).
 	Staged bool `json:"staged,omitempty"`
 
+	// AgentProblem says why the agent could not start by its own configuration,
+	// empty when nothing speaks against it (safety rule 15).
+	AgentProblem string `json:"agent_problem,omitempty"`
+
 	// Level is what the next start of the server takes.
 	Level fleet.Level `json:"level,omitempty"`
 	// ServerJoin and AgentJoin are the URLs of our own join drop-ins.

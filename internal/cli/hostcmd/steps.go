@@ -98,7 +98,7 @@ func (h *host) drive(ctx context.Context, p *parts, c hostd.Command) error {
 // nothing yet ends on them.
 var holds = map[string]bool{
 	hostd.CodeStaleSwap: true, hostd.CodeLeaseNotHeld: true, hostd.CodeLeaseTaken: true, hostd.CodeBadOrder: true, hostd.CodeBadRecord: true,
-	hostd.CodeNoAPI: true, hostd.CodeNoNode: true, hostd.CodeForeignPrefix: true, hostd.CodeBadJournal: true, hostd.CodeNotServer: true, hostd.CodeNoCondition: true, hostd.CodeTooFewVoters: true,
+	hostd.CodeNoAPI: true, hostd.CodeNoNode: true, hostd.CodeForeignPrefix: true, hostd.CodeBadJournal: true, hostd.CodeNotServer: true, hostd.CodeNoCondition: true, hostd.CodeNoAgent: true, hostd.CodeTooFewVoters: true,
 }
 
 func (h *host) settled(j hostd.Journal) error {

@@ -135,6 +135,8 @@ func (f *Files) Observe() (platform.Facts, error) {
 		return platform.Facts{}, fmt.Errorf("server configuration: %w", err)
 	}
 	x.Staged = config != nil
+	name := strings.TrimSuffix(f.layout.AgentUnit, ".service")
+	x.AgentProblem = f.disk.AgentProblem(f.layout.AgentConfig, f.EnvFile(fleet.RoleAgent), "/etc/default/"+name, "/etc/sysconfig/"+name)
 	if x.Level, err = f.level(); err != nil {
 		return platform.Facts{}, err
 	}
