@@ -50,7 +50,7 @@ func Test_swap_refused(t *testing.T) {
 	})
 
 	// R-228-15, R-I-34, safety rule 17.
-	t.Run("standby_not_staged", func(t *testing.T) { s.refuses(t, fleet.ExitFailed, "n1", "n5", "n5") })
+	t.Run("standby_not_staged", func(t *testing.T) { s.refuses(t, fleet.ExitFailed, "n1", "n5", "server.yaml") })
 	t.Run("wrong_token", func(t *testing.T) { s.refuses(t, fleet.ExitFailed, "n1", "n6", "token") })
 	t.Run("wrong_flags", func(t *testing.T) { s.refuses(t, fleet.ExitFailed, "n1", "n7", "flannel-backend") })
 
