@@ -2,6 +2,7 @@ package swap
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/exadev/regrade/internal/fleet"
@@ -339,6 +340,27 @@ func restoring() *given {
 	h.Node.Annotations[keys.MemberGone()] = string(swID)
 	h.Node.Ready = true
 	return g.steps(map[State]time.Duration{Promote: 10 * time.Minute, Rollback: 20 * time.Second, Restore: 5 * time.Second})
+}
+
+// outNodeGone and inNodeGone: the Node was deleted this long ago.
+func (g *given) outNodeGone(ago time.Duration) *given { return g.nodeGone("n1", ago) }
+func (g *given) inNodeGone(ago time.Duration) *given  { return g.nodeGone("n4", ago) }
+
+func (g *given) nodeGone(name string, ago time.Duration) *given {
+	g.Hosts = slices.DeleteFunc(g.Hosts, func(h Host) bool { return h.Name == name })
+	sw := g.Status.Swap
+	sw.Step, sw.StepSince = string(Begin), g.Now.Add(-ago)
+	return g
+}
+
+// unmarked: both Nodes have lost every annotation of the swap.
+func (g *given) unmarked() *given {
+	for _, n := range []int{1, 4} {
+		for _, a := range keys.SwapAnnotations() {
+			delete(g.host(n).Node.Annotations, a)
+		}
+	}
+	return g
 }
 
 func pod(name string, change func(*Pod)) Pod {

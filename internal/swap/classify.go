@@ -15,6 +15,9 @@ func (v *view) classify() State {
 	if v.rec == nil {
 		return v.classifyIdle()
 	}
+	if v.o.Status == nil && v.o.StatusProblem != "" {
+		return StatusUnread
+	}
 	if len(v.marked) == 0 {
 		return v.classifyUnmarked()
 	}
@@ -55,10 +58,10 @@ func (v *view) classifyIdle() State {
 
 // classifyUnmarked: the record stands on the Lease alone. Either nothing has
 // begun, or everything is cleared and the Lease is the last thing to go
-// (R-228-18).
+// (R-228-18), or both Nodes have lost their marks in the middle (safety rule 25).
 func (v *view) classifyUnmarked() State {
 	if v.leaseState() != lease.Held {
-		return Idle
+		return Reclaim
 	}
 	if v.o.Lease.Annotations[fleet.LeaseController] != v.o.Self {
 		return TakeOverState
@@ -106,7 +109,7 @@ func (v *view) classifyMarked() State {
 		return DrainOut
 	}
 	switch {
-	case len(v.inMembers()) > 0 || v.departed():
+	case v.changed():
 		// The step of IN's or OUT's order was lost with a Node (safety rule 27).
 		return Prepare
 	case !v.in.Node.Unschedulable || !v.out.Node.Unschedulable || v.leftover() != nil:

@@ -76,6 +76,23 @@ func cases() []decision {
 		// Begin.
 		{name: "the candidate's Node is gone before anything was ordered", row: "NodeGoneAbandoned", given: calm().leased().with(func(g *given) { g.Hosts = g.Hosts[:3] })},
 		{name: "the candidate's Node is gone in the middle", row: "NodeGone", given: steppedDown().with(func(g *given) { g.Hosts = g.Hosts[:3] })},
+		{name: "an outgoing Node deleted after its member went leaves a completed swap", row: "CompletedNodeGone", given: agentOut().outNodeGone(6 * time.Minute)},
+		{name: "an outgoing Node deleted a moment ago is waited for", row: "NodeGone", given: agentOut().outNodeGone(time.Minute)},
+		{name: "an outgoing Node deleted while its member is listed is waited for and named", row: "NodeGone", given: steppedDown().outNodeGone(time.Hour)},
+		{name: "a candidate's Node deleted for good takes the stepped-down voter back", row: "StepUpNodeGone", given: steppedDown().lists([]status.Member{member(1, false), member(2, false), member(3, false)}, 1, 2, 3).inNodeGone(11 * time.Minute)},
+		{name: "a candidate's Node deleted for good with the voters of before is rolled back", row: "RolledBackNodeGone", given: promoting().inNodeGone(11 * time.Minute)},
+		{name: "a candidate's Node deleted while it may still join is waited for", row: "NodeGone", given: promoting().inNodeGone(5 * time.Minute)},
+		{name: "a swap whose Nodes both lost their marks at target plus one is not abandoned", row: "RecordOnIn", given: settledIn().unmarked()},
+		{name: "a swap whose Nodes both lost their marks is not abandoned without a status", row: "RecordOnIn", given: settledIn().unmarked().with(func(g *given) { g.Status = nil })},
+		{name: "a swap whose Nodes both lost their marks takes the Lease that ran out again", row: "LeaseTakenAgain", given: settledIn().unmarked().with(func(g *given) { g.Lease.RenewTime = g.Now.Add(-time.Hour) })},
+		{name: "a Lease that ran out before the first record holds up no other swap", row: "DecisionTaken", given: calm().leased().with(func(g *given) {
+			g.Lease.RenewTime = g.Now.Add(-time.Hour)
+			g.Automatic = &Pair{Out: "n2", In: "n4"}
+		})},
+		{name: "a Lease that ran out after its swap had ended holds up no other swap", row: "DecisionTaken", given: calm().leased().ended(fleet.OutcomeAbandoned).with(func(g *given) {
+			g.Lease.RenewTime = g.Now.Add(-time.Hour)
+			g.Automatic = &Pair{Out: "n2", In: "n4"}
+		})},
 		{name: "the request is taken up once the Lease is held", row: "RequestTakenUp", given: calm().leased().asked()},
 		{name: "a gate that shut after the Lease was taken abandons with nothing written", row: "GateShutAtBegin", given: calm().leased().with(func(g *given) { g.host(2).Node.Ready = false })},
 		{name: "the record goes on the candidate first", row: "RecordOnIn", given: calm().leased()},
@@ -88,6 +105,9 @@ func cases() []decision {
 			delete(g.host(4).Node.Annotations, keys.Step())
 		})},
 		{name: "an operator who removes the outgoing voter first ends the swap", row: "OutRemovedByOther", given: cordoned().lists([]status.Member{member(2, false), member(3, false)}, 2, 3).leader(2).with(func(g *given) { g.host(1).Report.Etcd = nil })},
+		{name: "a lost order of a candidate that is not listed yet is given again", row: "PromoteLost", given: promoting().with(func(g *given) { delete(g.host(4).Node.Annotations, keys.Step()) })},
+		{name: "a lost order to roll back is given again", row: "RollbackLost", given: takenBack().with(func(g *given) { delete(g.host(4).Node.Annotations, keys.Step()) })},
+		{name: "a stranger's order on the candidate opens no gate", row: "RunnerWait", given: cordoned().order(4, fleet.StepStepUp).with(func(g *given) { g.host(4).Pods = []Pod{pod("job-1", runner)} })},
 		{name: "a lost promotion order of a member is given again", row: "PromoteLost", given: learnerIn().with(func(g *given) { delete(g.host(4).Node.Annotations, keys.Step()) })},
 		{name: "a stale remove on the candidate is deleted before any promotion", row: "StaleRemoval", given: begun().with(func(g *given) { g.host(4).Node.Annotations[fleet.AnnotationEtcdRemove] = "true" })},
 		{name: "the candidate is cordoned", row: "CordonIn", given: begun()},
@@ -132,6 +152,8 @@ func cases() []decision {
 		{name: "a candidate that refuses abandons the swap", row: CodeRefusedByHost, given: promoting().reported(4, fleet.StepPromote, fleet.PhaseRefused, func(r *status.Report) { r.Code, r.Message = "NotStaged", "there is no server configuration" })},
 		{name: "a candidate that fails is rolled back", row: "PromoteFailed", given: promoting().reported(4, fleet.StepPromote, fleet.PhaseFailed, func(r *status.Report) { r.Message = "the unit failed" })},
 		{name: "a candidate that refuses although it is a member is rolled back", row: "PromoteFailed", given: learnerIn().reported(4, fleet.StepPromote, fleet.PhaseRefused)},
+		{name: "a newcomer is not rolled back because a voter's daemon is silent", row: "JoinWait", given: settledIn().steps(map[State]time.Duration{Promote: time.Hour, Settle: time.Hour, DrainOut: time.Hour}).with(func(g *given) { g.host(2).Fresh = false })},
+		{name: "a refusal waits for the lists to say that the candidate is no member", row: "JoinWait", given: promoting().reported(4, fleet.StepPromote, fleet.PhaseRefused).with(func(g *given) { g.host(2).Fresh = false })},
 		{name: "a candidate that does not vote in time is rolled back", row: "PromoteTimeout", given: learnerIn().steps(map[State]time.Duration{Promote: 11 * time.Minute})},
 		{name: "a cordon taken away while promoting is put back", row: "CordonAgain:promote", given: promoting().with(func(g *given) { g.host(4).Node.Unschedulable = false })},
 		{name: "a learner is waited for", row: "LearnerWait", given: learnerIn()},
@@ -141,6 +163,10 @@ func cases() []decision {
 
 		// Settle.
 		{name: "a newcomer that fails before the outgoing voter was touched is taken back", row: "NewcomerFailed:settle", given: voting().with(func(g *given) { g.Status.Swap.FailingSince = g.Now.Add(-6 * time.Minute) })},
+		{name: "a newcomer whose Node never gets Ready is taken back", row: "NewcomerFailed:settle", given: serving().markWith(1, recordWithIn()).markWith(4, recordWithIn()).with(func(g *given) {
+			g.host(4).Node.Ready = false
+			g.Status.Swap.FailingSince = g.Now.Add(-6 * time.Minute)
+		})},
 		{name: "a newcomer that fails is kept while another voter is down", row: "MemberOnIn", given: voting().with(func(g *given) {
 			g.Status.Swap.FailingSince = g.Now.Add(-6 * time.Minute)
 			g.host(1).Fresh = false
@@ -186,6 +212,16 @@ func cases() []decision {
 			g.host(4).Report.Etcd.Linearizable = false
 			g.Status.Swap.FailingSince = g.Now.Add(-6 * time.Minute)
 		})},
+		{name: "a newcomer that somebody removed after the step-down is taken back", row: "NewcomerFailed:step-down", given: steppedDown().lists([]status.Member{member(1, false), member(2, false), member(3, false)}, 1, 2, 3).with(func(g *given) {
+			g.host(4).Report.Etcd = nil
+			g.Status.Swap.FailingSince = g.Now.Add(-6 * time.Minute)
+		})},
+		{name: "a newcomer is not taken back for an outgoing voter that came back as another member", row: "RemovalHeld", given: steppedDown().with(func(g *given) {
+			g.host(4).Report.Etcd.Linearizable = false
+			g.host(1).Report.MemberID = 0xb1
+			g.Status.Swap.FailingSince = g.Now.Add(-6 * time.Minute)
+		})},
+		{name: "the removal is held while the newcomer sees the outgoing voter lead", row: "RemovalHeld", given: steppedDown().with(func(g *given) { g.host(4).Report.Etcd.Leader = memberID(1) })},
 		{name: "a cordon taken away during the step-down is put back", row: "CordonAgain:step-down", given: steppingDown().with(func(g *given) { g.host(1).Node.Unschedulable = false })},
 		{name: "a taint taken away during the step-down is put back", row: "TaintAgain", given: steppingDown().with(func(g *given) { g.host(1).Node.Taints = nil })},
 		{name: "a step-down that was refused takes the newcomer back", row: "StepDownFailed", given: steppingDown().reported(1, fleet.StepStepDown, fleet.PhaseRefused, func(r *status.Report) { r.Code, r.Message = "RoleMismatch", "the label says server" })},
@@ -245,6 +281,10 @@ func cases() []decision {
 		{name: "a host that failed to finish is left pending past the bound", row: "CompletedPending", given: uncordonedIn().steps(map[State]time.Duration{Finish: 6 * time.Minute}).reported(1, fleet.StepFinishDemote, fleet.PhaseFailed)},
 		{name: "the finish is waited for", row: "FinishWait", given: uncordonedIn()},
 		{name: "an outgoing host that came back as a new member is removed again", row: "RemovedNameOnOut", given: finishing().lists(append(without1(), status.Member{ID: 0xb1, Name: "n1-0000beef", PeerURLs: []string{"https://10.0.0.1:2380"}}), 2, 3, 4).leader(2)},
+
+		// A status that cannot be read.
+		{name: "a swap that may have ended is not begun again while the status cannot be read", row: "StatusUnread", given: calm().leased().with(func(g *given) { g.Status, g.StatusProblem = nil, "i/o timeout" })},
+		{name: "nothing is decided in a swap whose status a newer program wrote", row: "StatusUnread", given: steppedDown().with(func(g *given) { g.Status, g.StatusProblem = nil, "status: protocol 9, this program speaks 1" })},
 
 		// End.
 		{name: "a removal request does not outlive its swap", row: "EndWithdraw", given: begun().ended(fleet.OutcomeAbandoned).with(func(g *given) { g.host(1).Node.Annotations[fleet.AnnotationEtcdRemove] = "true" })},

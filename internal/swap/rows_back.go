@@ -35,8 +35,10 @@ func rollbackRows() []Row {
 			when: func(v *view) bool {
 				return !v.stopped() && !v.dead(v.in) && (!v.past(Rollback, v.p.OperationTimeout) || v.inGone())
 			},
-			waits: func(v *view) []status.Reason { return v.hostReason(v.in, fleet.StepRollback) },
-			say:   func(v *view) string { return v.rec.In + " stops its server first" }},
+			waits: func(v *view) []status.Reason {
+				return append(v.hostReason(v.in, fleet.StepRollback), v.silence(v.in)...)
+			},
+			say: func(v *view) string { return v.rec.In + " stops its server first" }},
 		{From: Rollback, If: "no list holds IN", Do: MarkMemberGone, To: Restore, Code: "InGone",
 			when: func(v *view) bool { return v.inGone() },
 			act:  on(MarkMemberGone, inNode),
@@ -98,7 +100,7 @@ func (v *view) exact() bool {
 func restoreRows() []Row {
 	return []Row{
 		{From: Restore, If: "OUT was stepped down", Do: Order, Code: "StepUpOrdered",
-			when: func(v *view) bool { return v.stepIs(v.out, fleet.StepStepDown) },
+			when: func(v *view) bool { return v.outTouched() },
 			act: func(v *view) Action {
 				return Action{Kind: Order, Node: v.rec.Out, Swap: v.rec.ID, Step: fleet.StepStepUp, Level: fleet.LevelFull}
 			},
@@ -125,15 +127,48 @@ func restoreRows() []Row {
 			}},
 		{From: Restore, Code: "RestoreWait",
 			waits: func(v *view) []status.Reason {
-				return append(v.hostReason(v.in, fleet.StepRollback), v.hostReason(v.out, fleet.StepStepUp)...)
+				return v.restoreWaits()
 			},
 			say: say("both hosts go back to what they were")},
 	}
 }
 
+// restoreWaits name what keeps the swap from ending as rolled back.
+func (v *view) restoreWaits() []status.Reason {
+	rs := append(v.hostReason(v.in, fleet.StepRollback), v.silence(v.in)...)
+	rs = append(rs, v.hostReason(v.out, fleet.StepStepUp)...)
+	if !v.list.known {
+		return append(rs, v.list.problems...)
+	}
+	if !v.exact() {
+		rs = append(rs, reason(CodeVoterCount, "", "the members are %s, not those the swap started with", describe(v.list.members)))
+	}
+	if !v.outRestored() {
+		if _, ok := list(v.out); !ok {
+			rs = append(rs, whyNoList(v.rec.Out, v.out))
+		} else if !back(v.out) {
+			rs = append(rs, reason(CodeNotReady, v.rec.Out, "%s is not Ready on a heartbeat later than its start", v.rec.Out))
+		}
+	}
+	return rs
+}
+
+// outTouched: OUT was told to step down and not yet to step up again; or its
+// Node has lost the order and its host says that it did (safety rule 27).
+func (v *view) outTouched() bool {
+	switch {
+	case v.stepIs(v.out, fleet.StepStepDown):
+		return true
+	case v.stepIs(v.out, fleet.StepStepUp) || !v.reached(StepDown) || v.out.Report == nil:
+		return false
+	}
+	r := v.out.Report
+	return r.Leaving || r.Role != fleet.RoleServer || (r.Level != "" && r.Level != fleet.LevelFull)
+}
+
 // outRestored: OUT was never touched, or it is a full, Ready server again.
 func (v *view) outRestored() bool {
-	if v.stepIs(v.out, fleet.StepStepDown) {
+	if v.outTouched() {
 		return false
 	}
 	if !v.stepIs(v.out, fleet.StepStepUp) {

@@ -3,6 +3,7 @@ package swap
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/lease"
@@ -176,9 +177,29 @@ func (v *view) returned(h *Host) bool {
 func beginRows() []Row {
 	return []Row{
 		{From: Begin, If: "a Node is gone and nothing was ordered yet", Do: Conclude, To: End, Code: "NodeGoneAbandoned",
-			when: func(v *view) bool { return (v.in == nil || v.out == nil) && !v.ordered() },
+			when: func(v *view) bool { return (v.in == nil || v.out == nil) && v.list.known && !v.begun() },
 			act:  conclude(fleet.OutcomeAbandoned, func(v *view) []status.Reason { return v.gone() }),
 			say:  say("a Node of the swap is gone before anything was changed")},
+		{From: Begin, If: "OUT's Node and member are gone past the bound and IN serves", Do: Conclude, To: End, Code: "CompletedNodeGone",
+			when: func(v *view) bool {
+				return v.out == nil && v.in != nil && v.stepIs(v.in, fleet.StepPromote) && v.departed() && v.inServes() && v.heldIn(Begin, v.p.FinishTimeout)
+			},
+			act: conclude(fleet.OutcomeCompleted, func(v *view) []status.Reason { return v.gone() }),
+			say: func(v *view) string {
+				return v.rec.In + " votes; the Node and the member of " + v.rec.Out + " are gone"
+			}},
+		{From: Begin, If: "IN's Node is gone past the bound, no list holds it, and OUT was stepped down", Do: Order, Code: "StepUpNodeGone",
+			when: func(v *view) bool { return v.inLeft() && v.outTouched() },
+			act: func(v *view) Action {
+				return Action{Kind: Order, Node: v.rec.Out, Swap: v.rec.ID, Step: fleet.StepStepUp, Level: fleet.LevelFull}
+			},
+			say: func(v *view) string { return v.rec.Out + " is told to be a full server again" }},
+		{From: Begin, If: "IN's Node is gone past the bound and the voters are those of before", Do: Conclude, To: End, Code: "RolledBackNodeGone",
+			when: func(v *view) bool { return v.inLeft() && v.outRestored() },
+			act:  conclude(fleet.OutcomeRolledBack, func(v *view) []status.Reason { return v.gone() }),
+			say: func(v *view) string {
+				return "the voters are exactly those of before; the Node of " + v.rec.In + " is gone"
+			}},
 		{From: Begin, If: "a Node is gone", Code: "NodeGone",
 			when:  func(v *view) bool { return v.in == nil || v.out == nil },
 			waits: func(v *view) []status.Reason { return v.gone() },
@@ -190,7 +211,7 @@ func beginRows() []Row {
 			act: func(*view) Action { return Action{Kind: DropRequest} },
 			say: say("the request is taken up")},
 		{From: Begin, If: "no Node carries the record and a gate has shut", Do: Conclude, To: End, Code: "GateShutAtBegin",
-			when: func(v *view) bool { return len(v.marked) == 0 && len(v.beforeGates(v.out, v.in)) > 0 },
+			when: func(v *view) bool { return len(v.marked) == 0 && !v.begun() && len(v.beforeGates(v.out, v.in)) > 0 },
 			act:  conclude(fleet.OutcomeAbandoned, func(v *view) []status.Reason { return v.beforeGates(v.out, v.in) }),
 			say:  say("a gate has shut since the Lease was taken; nothing was changed")},
 		{From: Begin, If: "IN has no record", Do: WriteRecord, Code: "RecordOnIn",
@@ -220,12 +241,44 @@ func (v *view) ordered() bool {
 	return v.reached(Promote)
 }
 
+// begun says whether the swap may have changed a host or the membership,
+// whatever the Nodes have lost since (safety rules 25 and 27).
+func (v *view) begun() bool { return v.ordered() || v.changed() }
+
+// changed is begun by what the status and the lists say alone: an order on a Node
+// may be a stranger's.
+func (v *view) changed() bool {
+	return v.reached(Promote) || len(v.inMembers()) > 0 || v.departed()
+}
+
+// inLeft: IN's Node has been gone for as long as a promotion may take, and the
+// members are those of before: a deleted Node is judged by member id (rule 27).
+func (v *view) inLeft() bool {
+	return v.in == nil && v.out != nil && v.exact() && v.heldIn(Begin, v.promoteBound())
+}
+
+// heldIn says whether the swap has been in a state for longer than bound without
+// leaving it.
+func (v *view) heldIn(s State, bound time.Duration) bool {
+	sw := v.swapStatus()
+	return sw != nil && sw.Step == string(s) && v.o.Now.Sub(sw.StepSince) > bound
+}
+
+// gone names the Nodes that are gone, and their members that are not.
 func (v *view) gone() []status.Reason {
 	var rs []status.Reason
-	for _, n := range []string{v.rec.In, v.rec.Out} {
-		if v.o.Host(n) == nil {
-			rs = append(rs, reason(CodeNodeGone, n, "the Node %s is gone", n))
+	for _, x := range []struct {
+		name    string
+		members []status.Member
+	}{{v.rec.In, v.inMembers()}, {v.rec.Out, v.outMembers()}} {
+		if v.o.Host(x.name) != nil {
+			continue
 		}
+		r := reason(CodeNodeGone, x.name, "the Node %s is gone", x.name)
+		if len(x.members) > 0 {
+			r.Sentence += ", and its member " + memberWords(x.members[0]) + " is still listed"
+		}
+		rs = append(rs, r)
 	}
 	return rs
 }
@@ -299,6 +352,11 @@ func heldRows() []Row {
 		{From: Frozen, Code: "Frozen",
 			waits: func(v *view) []status.Reason { return v.frozen() },
 			say:   say("the membership changed in a way that is not the swap's; it is held until a person has looked")},
+		{From: StatusUnread, Code: "StatusUnread",
+			waits: func(v *view) []status.Reason {
+				return []status.Reason{reason(CodeMissing, "", "the published status cannot be read: %s", v.o.StatusProblem)}
+			},
+			say: say("the published status cannot be read, so nobody knows how far the swap is; it is held")},
 		{From: Contradiction, Code: "Contradiction",
 			waits: func(v *view) []status.Reason {
 				if v.problem != nil {

@@ -91,7 +91,7 @@ func assertCordons(from State) Row {
 func (v *view) newcomerFailing() bool {
 	_, ok := list(v.in)
 	if v.stepIs(v.out, fleet.StepStepDown) {
-		return v.list.known && !ok
+		return v.list.known && !ok && !v.stepIs(v.in, fleet.StepRollback)
 	}
 	return v.inVotes() && (!ok || !back(v.in))
 }

@@ -47,6 +47,8 @@ const (
 	TakeOverState State = "take-over"
 	// Frozen: something changed that is not the swap's business.
 	Frozen State = "frozen"
+	// StatusUnread: whether the swap has ended is not known.
+	StatusUnread State = "status-unread"
 	// Contradiction: the marks on Nodes and Lease cannot be understood.
 	Contradiction State = "contradiction"
 )
@@ -54,5 +56,5 @@ const (
 // allStates in the order of the documentation.
 var allStates = []State{
 	Idle, Begin, Prepare, Wait, DrainIn, TakeSnapshot, Recheck, Promote, Settle, DrainOut, StepDown, Remove, Finish, End,
-	Rollback, Restore, Reclaim, LeaseLost, TakeOverState, Frozen, Contradiction,
+	Rollback, Restore, Reclaim, LeaseLost, TakeOverState, Frozen, StatusUnread, Contradiction,
 }

@@ -31,6 +31,11 @@ type view struct {
 func newView(o *Observation, p Policy) *view {
 	v := &view{o: o, p: p}
 	v.readMarks()
+	if v.problem == nil && len(v.marked) == 0 && v.leaseState() != lease.Held && !v.reached(Promote) {
+		// A Lease that ran out before the first Node was written, or after the last
+		// was cleared, names no swap any more (R-228-18).
+		v.rec = nil
+	}
 	if v.rec != nil {
 		v.in, v.out = o.Host(v.rec.In), o.Host(v.rec.Out)
 		v.list = readLists(o, v.staying())
