@@ -268,6 +268,9 @@ func snapshot(f Facts, o order) Decision {
 		return note(j)
 	case run.Base == base && run.Error != "":
 		return failed(f, CodeSnapshotFailed, "%s", run.Error)
+	case run.Base == base:
+		// Not once more: each fills the disk with a copy of the datastore.
+		return failed(f, CodeSnapshotFailed, "k3s ended without an error, and there is no snapshot file %s-…", base)
 	case late(f, f.Policy.SnapshotTimeout):
 		return failed(f, CodeSnapshotFailed, "not taken within %s", f.Policy.SnapshotTimeout)
 	}

@@ -1,6 +1,7 @@
 package hostd_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -498,6 +499,17 @@ func TestSnapshotFailures(t *testing.T) {
 		r.until("begun", func() bool { return r.host.Facts().Snapshot.Running })
 		r.host.Change(func(f *platform.Facts) { f.Snapshot.Error = "disk full" })
 		r.until("failed", r.settled(fleet.StepSnapshot, fleet.PhaseFailed))
+	})
+	t.Run("k3s says it is saved and there is no file", func(t *testing.T) {
+		r := newRig(t, "b")
+		r.self.Annotations[keys().SnapshotRequest()] = string(id)
+		r.hold()
+		r.until("begun", func() bool { return r.host.Facts().Snapshot.Running })
+		r.host.Change(func(f *platform.Facts) { f.Snapshot.Running = false })
+		r.until("failed", r.settled(fleet.StepSnapshot, fleet.PhaseFailed))
+		if n := strings.Count(strings.Join(r.host.Calls, " "), "snapshot "); n != 1 {
+			t.Errorf("%d snapshots were taken: %v", n, r.host.Calls)
+		}
 	})
 	t.Run("no Lease", func(t *testing.T) {
 		r := newRig(t, "b")

@@ -68,6 +68,10 @@ func New(o Options) *Host {
 
 // Observe implements platform.Host.
 func (h *Host) Observe(ctx context.Context) (platform.Facts, error) {
+	// The snapshot command before its file: one that has ended has its file now.
+	h.mu.Lock()
+	snapshot := h.snapshot
+	h.mu.Unlock()
 	f, err := h.Files.Observe()
 	if err != nil {
 		return platform.Facts{}, err
@@ -103,7 +107,7 @@ func (h *Host) Observe(ctx context.Context) (platform.Facts, error) {
 	f.K3sVersion = h.version.of(ctx, h.o.K3s)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	f.PeerPort, f.Snapshot = h.peer != nil, h.snapshot
+	f.PeerPort, f.Snapshot = h.peer != nil, snapshot
 	return f, nil
 }
 
