@@ -9,6 +9,7 @@ import (
 
 	"github.com/exadev/regrade/internal/execute"
 	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/lease"
 	"github.com/exadev/regrade/internal/obs"
 	"github.com/exadev/regrade/internal/observe"
 	"github.com/exadev/regrade/internal/status"
@@ -102,7 +103,8 @@ type Turn struct {
 // Busy says whether a swap is under way or about to be, so that the next pass
 // shall follow soon.
 func (t Turn) Busy() bool {
-	return t.Decision.Swap != nil || t.Decision.Acts() || t.Observation.Lease.SwapID() != ""
+	l := t.Observation.Lease
+	return t.Decision.Swap != nil || t.Decision.Acts() || (l.SwapID() != "" && l.At(t.Observation.Now) != lease.Expired)
 }
 
 // Pass is one turn: observe, decide, renew, act, publish. It does not sleep.
@@ -120,7 +122,11 @@ func (c *Controller) Pass(ctx context.Context) Turn {
 	t.Decision = c.rules.Next(sight.Observation, c.settings.Policy)
 	st := Compose(sight.Status, &sight.Observation, t.Decision, c.settings.Policy)
 	t.Acted, t.Err = c.act(ctx, t.Decision, &sight.Observation, &st)
-	t.PublishErr = c.publish(ctx, &sight, st)
+	version := sight.StatusVersion
+	if k := t.Decision.Action.Kind; t.Acted && (k == swap.Conclude || k == swap.DropRequest) {
+		version = ""
+	}
+	t.PublishErr = c.publish(ctx, &sight, version, st)
 	c.say(t)
 	return t
 }

@@ -278,6 +278,41 @@ func TestAStatusOfANewerProgramOrOneUnreadIsLeftAlone(t *testing.T) {
 	}
 }
 
+// R-228-18, safety rule 21: a controller that was stopped in the middle of a pass
+// does not put its old sight over the outcome that another published meanwhile.
+func TestAnOutcomeThatAnotherPublishedIsNotOverwritten(t *testing.T) {
+	const theirs = `{"protocol":1,"at":"2026-11-29T12:00:00Z","last_swap":{"id":"20261129T120000Z-out-in"}}`
+	c := clustertest.New(swapping())
+	ctl := newController(c, rules(func(o swap.Observation) swap.Decision {
+		c.Edit(func(s *clustertest.State) {
+			s.Maps[fleet.ConfigMapStatus] = observe.ConfigMap{Exists: true, Data: map[string]string{fleet.KeyStatus: theirs}}
+		})
+		return wait(o)
+	}))
+	if turn := ctl.Pass(t.Context()); turn.PublishErr != nil {
+		t.Fatal(turn.PublishErr)
+	}
+	if got := c.State().Maps[fleet.ConfigMapStatus].Data[fleet.KeyStatus]; got != theirs {
+		t.Errorf("status is %s", got)
+	}
+}
+
+// A Lease that ran out names no swap: nothing is hurried for it.
+func TestALeaseThatRanOutIsNoBusiness(t *testing.T) {
+	at := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+	turn := controller.Turn{Observation: swap.Observation{Now: at, Lease: lease.Lease{
+		Exists: true, Holder: fleet.LeaseHolder, RenewTime: at, Duration: time.Minute,
+		Annotations: map[string]string{fleet.LeaseSwapID: string(id)},
+	}}}
+	if !turn.Busy() {
+		t.Error("a held Lease of a swap is no business")
+	}
+	turn.Observation.Now = at.Add(time.Hour)
+	if turn.Busy() {
+		t.Error("busy for a Lease that ran out")
+	}
+}
+
 func TestAMalformedStatusIsReplaced(t *testing.T) { // issue 2, bad input
 	c := clustertest.New(clustertest.State{Maps: map[string]observe.ConfigMap{
 		fleet.ConfigMapActuators: {}, fleet.ConfigMapStatus: {Data: map[string]string{fleet.KeyStatus: "nonsense", fleet.KeyRequest: "kept"}},

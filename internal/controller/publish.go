@@ -3,10 +3,12 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/exadev/regrade/internal/execute"
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/observe"
 	"github.com/exadev/regrade/internal/status"
@@ -25,8 +27,10 @@ type published struct {
 
 // publish writes status.json when something but its time has changed, when it
 // is a minute old, or when it is not there. A status that could not be read is
-// left alone: what it carries for later swaps would be lost.
-func (c *Controller) publish(ctx context.Context, s *observe.Sight, st status.Status) error {
+// left alone: what it carries for later swaps would be lost. So is one that has
+// changed since the pass read it: another controller may have published an
+// outcome meanwhile (R-228-18). version is empty when this pass itself wrote it.
+func (c *Controller) publish(ctx context.Context, s *observe.Sight, version string, st status.Status) error {
 	if !s.StatusRead {
 		return fmt.Errorf("publish status: it could not be read: %s", s.StatusProblem)
 	}
@@ -53,7 +57,11 @@ func (c *Controller) publish(ctx context.Context, s *observe.Sight, st status.St
 	if err != nil {
 		return fmt.Errorf("publish status: %w", err)
 	}
-	if err := c.cluster.PatchConfigMap(ctx, fleet.ConfigMapStatus, "", map[string]*string{fleet.KeyStatus: new(string(raw))}); err != nil {
+	err = c.cluster.PatchConfigMap(ctx, fleet.ConfigMapStatus, version, map[string]*string{fleet.KeyStatus: new(string(raw))})
+	if version != "" && errors.Is(err, execute.ErrConflict) {
+		return nil // the next pass reads what is newer and publishes on top of it
+	}
+	if err != nil {
 		return fmt.Errorf("publish status: %w", err)
 	}
 	c.published = published{body: string(body), at: now}

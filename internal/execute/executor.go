@@ -127,9 +127,15 @@ func (e *Executor) patch(n observe.Node, a swap.Action) (NodePatch, error) {
 		if a.Record == nil {
 			return NodePatch{}, fmt.Errorf("no record")
 		}
-		return NodePatch{Annotations: map[string]*string{
-			k.Swap(): &id, k.Record(): new(a.Record.String()), k.Controller(): &e.settings.Self,
-		}}, nil
+		p := NodePatch{Annotations: map[string]*string{}}
+		if n.Annotations[k.Swap()] != id {
+			// What stands here is of no swap: a host would take it for an order of this one.
+			for _, key := range k.SwapAnnotations() {
+				p.Annotations[key] = nil
+			}
+		}
+		p.Annotations[k.Swap()], p.Annotations[k.Record()], p.Annotations[k.Controller()] = &id, new(a.Record.String()), &e.settings.Self
+		return p, nil
 	case swap.TakeOver:
 		return NodePatch{Annotations: map[string]*string{k.Controller(): &e.settings.Self}}, nil
 	case swap.Cordon:

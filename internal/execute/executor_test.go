@@ -134,6 +134,24 @@ func TestEachKindHasOneEffect(t *testing.T) {
 				return want(n.Annotations, map[string]string{keys.Swap(): string(id), keys.Record(): rec.String(), keys.Controller(): me})
 			},
 		},
+		"write-record leaves no stranger's order on a fresh Node": {
+			before: func(s *clustertest.State) {
+				s.Nodes["in"] = observe.Node{Node: swap.Node{Annotations: map[string]string{keys.Step(): "promote", keys.JoinNode(): "x", keys.MemberGone(): "y", "foreign": "kept"}}}
+			},
+			a: swap.Action{Kind: swap.WriteRecord, Node: "in", Record: &rec}, node: "in",
+			check: func(n observe.Node) error {
+				return errors.Join(gone(n, keys.Step(), keys.JoinNode(), keys.MemberGone()), want(n.Annotations, map[string]string{keys.Swap(): string(id), "foreign": "kept"}))
+			},
+		},
+		"write-record again keeps the order": {
+			before: func(s *clustertest.State) {
+				s.Nodes["in"] = marked(map[string]string{keys.Step(): "promote", keys.Record(): "older"})
+			},
+			a: swap.Action{Kind: swap.WriteRecord, Node: "in", Record: &rec}, node: "in",
+			check: func(n observe.Node) error {
+				return want(n.Annotations, map[string]string{keys.Step(): "promote", keys.Record(): rec.String()})
+			},
+		},
 		"cordon marks its own": {
 			a: swap.Action{Kind: swap.Cordon, Node: "in"}, node: "in",
 			check: func(n observe.Node) error {

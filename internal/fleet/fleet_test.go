@@ -129,7 +129,7 @@ func TestKeysStandUnderOnePrefix(t *testing.T) {
 	if (Keys{}).Prefix() != DefaultPrefix {
 		t.Error("zero keys have no prefix")
 	}
-	for _, bad := range []string{"", "x", "/", "Example.org/", "a b/", "a/b/", "a_b/"} {
+	for _, bad := range []string{"", "x", "/", "Example.org/", "a b/", "a/b/", "a_b/", "a$b/", "-a/", "a-/", "a..b/", ".a/", "ü/", "a\n/"} {
 		if _, err := NewKeys(bad); err == nil {
 			t.Errorf("prefix %q is taken", bad)
 		}

@@ -16,10 +16,29 @@ type Keys struct{ prefix string }
 // NewKeys checks a prefix: a DNS subdomain and a slash.
 func NewKeys(prefix string) (Keys, error) {
 	host, ok := strings.CutSuffix(prefix, "/")
-	if !ok || host == "" || len(host) > 253 || strings.ContainsAny(host, "/ _") || strings.ToLower(host) != host {
+	if !ok || !subdomain(host) {
 		return Keys{}, fmt.Errorf("label prefix %q: want a DNS name and a slash, like %s", prefix, DefaultPrefix)
 	}
 	return Keys{prefix: prefix}, nil
+}
+
+// subdomain says whether s is a DNS-1123 subdomain, as the API server wants of a
+// label prefix.
+func subdomain(s string) bool {
+	if len(s) > 253 {
+		return false
+	}
+	for part := range strings.SplitSeq(s, ".") {
+		if part == "" || len(part) > 63 || part[0] == '-' || part[len(part)-1] == '-' {
+			return false
+		}
+		for _, c := range part {
+			if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // DefaultKeys are the keys under DefaultPrefix.

@@ -60,6 +60,8 @@ type Sight struct {
 	// one that could not be read.
 	StatusRaw  string
 	StatusRead bool
+	// StatusVersion is the resourceVersion of the ConfigMap it stood in, empty for none.
+	StatusVersion string
 	// ActuatorsMissing: the ConfigMap of the reports does not exist.
 	ActuatorsMissing bool
 }
@@ -147,7 +149,7 @@ func (b *Observer) readReports(ctx context.Context, s *Sight, now time.Time) {
 		if beatsRead {
 			seen.see(raw, h.Report, beat, has, now)
 		} else {
-			seen.seeReport(raw, now)
+			seen.seeReport(raw, h.Report, now)
 		}
 		h.ReportAge = now.Sub(seen.since)
 		h.Fresh = h.Report != nil && seen.changed && h.ReportAge <= 3*b.settings.Policy.Period
@@ -166,7 +168,7 @@ func (b *Observer) readStatus(ctx context.Context, s *Sight) {
 		s.Missing = append(s.Missing, fmt.Sprintf("the published status: %v", err))
 		return
 	}
-	s.StatusRead = true
+	s.StatusRead, s.StatusVersion = true, cm.Version
 	if raw, ok := cm.Data[fleet.KeyStatus]; ok {
 		s.StatusRaw = raw
 		if st, err := status.ParseStatus([]byte(raw)); err != nil {

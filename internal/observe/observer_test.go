@@ -127,6 +127,31 @@ func TestAReportThatWentAndCameBackIsSeenForTheFirstTime(t *testing.T) {
 	}
 }
 
+// Safety rule 22: an older report that somebody puts back is a change and no news.
+func TestAnOlderReportPutBackIsNotFresh(t *testing.T) {
+	c := clustertest.New(three())
+	b := observer(c)
+	put := func(after time.Duration, raw string) *observe.Sight {
+		t.Helper()
+		c.Edit(func(s *clustertest.State) { s.Maps[fleet.ConfigMapActuators].Data["n1"] = raw })
+		return look(t, b, after)
+	}
+	other := strings.Replace(report(3, ""), "b1", "b2", 1)
+	look(t, b, 0)
+	for i, step := range []struct {
+		raw   string
+		fresh bool
+	}{
+		{report(8, ""), true}, {report(7, ""), false}, {report(9, ""), true},
+		{other, true}, // a reboot counts anew
+		{report(9, ""), false}, {other, true},
+	} {
+		if s := put(time.Duration(i+1)*time.Second, step.raw); s.Host("n1").Fresh != step.fresh {
+			t.Errorf("step %d: fresh %v, want %v", i, s.Host("n1").Fresh, step.fresh)
+		}
+	}
+}
+
 // Issue 2, bad input: documents that are wrong are named and stop nothing.
 func TestBadDocumentsAreNamed(t *testing.T) {
 	huge := `{"protocol":1,"boot_id":"` + strings.Repeat("x", status.MaxDocument) + `"}`

@@ -14,6 +14,9 @@ import (
 type seenReport struct {
 	looked     bool
 	raw        string
+	boot       string
+	counter    uint64
+	former     map[string]bool // boot ids before this one
 	beatLooked bool
 	beat       Heartbeat
 	// changed: a change was seen since the first look. since is when, or when
@@ -22,17 +25,40 @@ type seenReport struct {
 	since   time.Time
 }
 
-func (s *seenReport) seeReport(raw string, now time.Time) {
+func (s *seenReport) seeReport(raw string, r *status.Report, now time.Time) {
 	if s.looked && raw != s.raw {
-		s.changed, s.since = true, now
+		// An older report put back, from a backup or by hand, is a change and no news.
+		s.changed, s.since = !s.older(r), now
 	}
 	s.looked, s.raw = true, raw
+	if r == nil || s.older(r) {
+		return
+	}
+	if s.boot != "" && s.boot != r.BootID {
+		if s.former == nil {
+			s.former = map[string]bool{}
+		}
+		s.former[s.boot] = true
+	}
+	s.boot, s.counter = r.BootID, r.Counter
+}
+
+// older says whether a report was made before one that was seen: by its counter
+// within a boot, else by its boot.
+func (s *seenReport) older(r *status.Report) bool {
+	switch {
+	case r == nil:
+		return false
+	case r.BootID == s.boot:
+		return r.Counter < s.counter
+	}
+	return s.former[r.BootID]
 }
 
 // see takes a heartbeat for news only when it vouches for just this report: a
 // heartbeat of an earlier boot or another counter says nothing of it.
 func (s *seenReport) see(raw string, r *status.Report, beat Heartbeat, has bool, now time.Time) {
-	s.seeReport(raw, now)
+	s.seeReport(raw, r, now)
 	if !has {
 		beat = Heartbeat{}
 	}
