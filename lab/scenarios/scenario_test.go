@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -315,4 +317,24 @@ func internalIP(n *corev1.Node) string {
 		return ""
 	}
 	return n.Status.Addresses[i].Address
+}
+
+// printMemory prints what regrade's processes hold resident: the host daemons
+// on the named hosts, and the controller.
+func (s *scenario) printMemory(names ...string) {
+	s.t.Helper()
+	for _, name := range names {
+		pid, err := s.Host(name).Systemctl(s.t.Context(), "show", "--value", "--property=MainPID", cluster.HostUnit)
+		s.must(err)
+		lines, err := s.Host(name).Run(s.t.Context(), "grep", "-E", "^(VmRSS|RssAnon)", "/proc/"+strings.TrimSpace(pid)+"/status")
+		s.must(err)
+		s.Logf("host daemon of %s: %s", name, strings.Join(strings.Fields(lines), " "))
+	}
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.controller.PID()))
+	s.must(err)
+	for line := range strings.Lines(string(raw)) {
+		if strings.HasPrefix(line, "VmRSS") || strings.HasPrefix(line, "RssAnon") {
+			s.Logf("controller: %s", strings.Join(strings.Fields(line), " "))
+		}
+	}
 }

@@ -33,6 +33,7 @@ func Test_swap_native(t *testing.T) {
 		}
 		s.checkAgent(out)
 	}
+	s.printMemory("n1", "n2", "n4")
 	s.end("n2", "n3", "n4")
 }
 
