@@ -25,6 +25,9 @@ func removed(f Facts) (string, bool) {
 		return "the controller says that the member is gone, under the Lease of swap " + string(id), true
 	}
 	a := f.Answer
+	if a != nil && files.WAL && files.Identity.MemberID == 0 && f.joins() && f.unlisted(a) {
+		return "this host's member, added before it had a datastore, is not in the list that " + a.URL + " gives", true
+	}
 	if a == nil || files.Identity.ClusterID == 0 || files.Identity.MemberID == 0 || a.ClusterID != files.Identity.ClusterID {
 		return "", false
 	}
@@ -43,6 +46,37 @@ func (f Facts) memberGone() (fleet.SwapID, bool) {
 	k, ann := f.Policy.Keys, f.View.Self.Annotations
 	id := fleet.SwapID(ann[k.MemberGone()])
 	return id, id != "" && ann[k.Swap()] == string(id) && f.View.Lease.HeldFor(id, f.View.Date)
+}
+
+// joins says whether the journal is of a promotion, or of its rollback: a host
+// with a datastore was added to etcd then, though its etcd may never have told
+// it its id.
+func (f Facts) joins() bool {
+	return f.Journal.Step == fleet.StepPromote || f.Journal.Step == fleet.StepRollback
+}
+
+// unlisted says whether a list of the cluster that this host joins has no member
+// that could be its own: none of its name, none at its address, none unnamed.
+func (f Facts) unlisted(a *hostapi.Answer) bool {
+	cluster := f.Host.Files.Identity.ClusterID
+	if cluster == 0 {
+		cluster = f.Journal.ClusterID
+	}
+	own := f.addresses()
+	if cluster == 0 || a.ClusterID != cluster || len(own) == 0 {
+		return false
+	}
+	for _, m := range a.Members {
+		if node, ok := fleet.MemberNodeName(m.Name); !ok || node == f.Node {
+			return false
+		}
+		for _, p := range m.PeerURLs {
+			if u, err := url.Parse(p); err != nil || slices.Contains(own, u.Hostname()) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // neverListed says whether no member of this host can be in any list, in a

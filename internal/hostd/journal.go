@@ -24,6 +24,9 @@ type Journal struct {
 	Began time.Time `json:"began,omitzero"`
 	// BootID is the boot in which it began.
 	BootID string `json:"boot_id,omitempty"`
+	// ClusterID is the cluster that a promotion joins, as its record says: a host
+	// that falls before its etcd has answered knows no other.
+	ClusterID fleet.MemberID `json:"cluster_id,omitzero"`
 	// StartedAt is when the new role was started, by the host's clock (R-D1-24,
 	// R-228-41).
 	StartedAt time.Time `json:"started_at,omitzero"`

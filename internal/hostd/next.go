@@ -96,6 +96,12 @@ func begin(f Facts, o order) Decision {
 	if f.View != nil {
 		j.Began = f.View.Date
 	}
+	switch {
+	case o.record != nil:
+		j.ClusterID = o.record.ClusterID
+	case f.Journal.Swap == o.swap:
+		j.ClusterID = f.Journal.ClusterID
+	}
 	return note(j)
 }
 

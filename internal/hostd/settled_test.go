@@ -121,3 +121,39 @@ func TestAServerLetInByAllowJoinStaysOneAfterAReboot(t *testing.T) { // safety r
 		t.Errorf("%+v", f)
 	}
 }
+
+// A candidate that fell after k3s had made its datastore and before its etcd had
+// answered knows neither its member id nor its cluster. The swap was rolled back
+// and has ended without it; k3s writes no tombstone for a member that was removed
+// while it was down (k3s-facts §5.3).
+func TestACandidateThatFellBeforeItKnewItsMemberIsTakenBack(t *testing.T) { // safety rules 12 and 16
+	for name, role := range map[string]fleet.Role{"before the role file said server": fleet.RoleAgent, "after it": fleet.RoleServer} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, "d")
+			r.neverWAL = true
+			r.order(fleet.StepPromote)
+			r.until("the server is on its way", func() bool { return r.host.Facts().Server.Process })
+			r.host.Change(func(f *platform.Facts) { f.Files.WAL, f.Datastore, f.EtcdCerts, f.Files.Role = true, true, true, role })
+			r.ownID = 0
+			r.self.Annotations, r.lease = map[string]string{}, lease.Lease{}
+
+			// Still listed, as a member that never started: nothing is done.
+			unstarted := member("d", idD, 4)
+			unstarted.Name = ""
+			r.members = append(r.members, unstarted)
+			r.reboot()
+			for range 20 {
+				r.pass()
+			}
+			if f := r.host.Facts(); !f.Files.WAL {
+				t.Fatal("taken back while it was listed")
+			}
+
+			r.remove(idD)
+			r.until("finished", r.settled(fleet.StepFinishDemote, fleet.PhaseDone))
+			if f := r.host.Facts(); f.Files.Role != fleet.RoleAgent || f.Datastore || f.Server.Process || !f.Agent.Process {
+				t.Errorf("%+v", f)
+			}
+		})
+	}
+}
