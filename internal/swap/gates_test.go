@@ -41,9 +41,12 @@ func TestGatesOfASwapThatHasNotBegun(t *testing.T) {
 		"a learner is named":                              {given: calm().lists([]status.Member{member(1, false), member(2, false), member(3, false), {ID: 0xaa, Name: "n9-00000001", Learner: true}}, 1, 2, 3), want: []string{CodeLearner}},
 		"an unstarted member is named":                    {given: calm().lists([]status.Member{member(1, false), member(2, false), member(3, false), {ID: 0xaa, Learner: true}}, 1, 2, 3), want: []string{CodeUnstarted}},
 		"a member of no Node is named":                    {given: calm().lists([]status.Member{member(1, false), member(2, false), {ID: 0xaa, Name: "ghost"}}, 1, 2).with(func(g *given) { g.Hosts = slices.Delete(g.Hosts, 2, 3) }), want: []string{CodeUnknownMember}},
-		"lists that disagree are named (rule 24)":         {given: calm().lists([]status.Member{member(1, false), member(2, false)}, 3), want: []string{CodeListsDisagree}},
-		"two clusters are named":                          {given: calm().with(func(g *given) { g.host(3).Report.Etcd.ClusterID = 7 }), want: []string{CodeClusterID}},
-		"a Node that claims a vote no list has is named":  {given: calm().with(func(g *given) { g.host(4).Node.EtcdIsVoter = "True"; g.host(4).Node.Labels[fleet.LabelEtcd] = "true" }), want: []string{CodeClaim}},
+		"two members of one Node are named, and its dead one counts as down (rule 2)": {given: calm().lists([]status.Member{member(1, false), member(2, false), {ID: 0xaa, Name: "n2-0000beef", PeerURLs: []string{"https://10.0.0.2:2380"}}}, 1, 2).with(func(g *given) {
+			g.host(3).Report.Etcd, g.host(3).Node.EtcdIsVoter = nil, ""
+		}), want: []string{CodeUnknownMember, "QuorumAtRisk"}},
+		"lists that disagree are named (rule 24)":        {given: calm().lists([]status.Member{member(1, false), member(2, false)}, 3), want: []string{CodeListsDisagree}},
+		"two clusters are named":                         {given: calm().with(func(g *given) { g.host(3).Report.Etcd.ClusterID = 7 }), want: []string{CodeClusterID}},
+		"a Node that claims a vote no list has is named": {given: calm().with(func(g *given) { g.host(4).Node.EtcdIsVoter = "True"; g.host(4).Node.Labels[fleet.LabelEtcd] = "true" }), want: []string{CodeClaim}},
 		"a removed member's stale claim is no claim (R-228-11)": {given: calm().with(func(g *given) {
 			g.host(4).Node.EtcdIsVoter = "True"
 			g.host(4).Node.Labels[fleet.LabelEtcd] = "true"
