@@ -133,13 +133,20 @@ var serverOnly = []string{
 	"kube-cloud-controller-manager-arg", "datastore-endpoint", "datastore-cafile", "datastore-certfile", "datastore-keyfile", "default-local-storage-path",
 }
 
+// nodePassword is k3s's, outside its data folder.
+const nodePassword = "/etc/rancher/node/password"
+
 // AgentProblem says why an agent could not start by its own configuration and
 // its unit's environment files, empty when nothing speaks against it (safety
-// rule 15). A voter that steps down without this would be neither.
+// rule 15). A voter that steps down without this would be neither. A server
+// runs on without its node password, an agent is locked out (k3s-facts §9).
 func (d Disk) AgentProblem(configPath string, envPaths ...string) string {
 	c, err := d.ReadConfig(configPath)
 	if err != nil {
 		return err.Error()
+	}
+	if raw, err := d.ReadFile(nodePassword); err != nil || strings.TrimSpace(string(raw)) == "" {
+		return nodePassword + " is missing or empty"
 	}
 	for _, key := range slices.Sorted(maps.Keys(c)) {
 		if slices.Contains(serverOnly, key) || strings.HasPrefix(key, "etcd-") {

@@ -335,6 +335,7 @@ func TestWhatAnAgentCannotStartOn(t *testing.T) { // safety rule 15
 		"a token of the install script":  {"", "K3S_TOKEN='x'\nK3S_URL='https://a:6443'\n", "", ""},
 		"a token in /etc/default":        {"", "", "K3S_TOKEN=x\n", ""},
 		"nothing at all":                 {"", "", "", "token"},
+		"no node password":               {"token: x\n", "", "", "password"},
 		"a server-only key":              {"token: x\ntls-san: [a]\n", "", "", "tls-san"},
 		"a server-only key, appended to": {"token: x\ndisable+: traefik\n", "", "", "disable"},
 		"a key of etcd":                  {"token: x\netcd-expose-metrics: true\n", "", "", "etcd-expose-metrics"},
@@ -343,6 +344,9 @@ func TestWhatAnAgentCannotStartOn(t *testing.T) { // safety rule 15
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := k3s.Disk{Root: t.TempDir()}
+			if name != "no node password" {
+				plant(t, d.Root, "/etc/rancher/node/password", "0123\n")
+			}
 			for path, content := range map[string]string{fleet.FileAgentConf: c.config, env: c.env, other: c.other} {
 				if content != "" {
 					plant(t, d.Root, path, content)
