@@ -112,6 +112,9 @@ func (s *scenario) checkWrites() {
 	s.must(err)
 	s.writer = nil
 	s.Logf("writer: %s", r)
+	if r.Writes == 0 {
+		s.t.Error("the writer had no write acknowledged: it proves nothing")
+	}
 	if len(r.Lost) > 0 {
 		s.t.Errorf("%d acknowledged writes are lost: %v", len(r.Lost), r.Lost)
 	}
