@@ -221,6 +221,7 @@ func cases() []decision {
 			g.host(1).Report.MemberID = 0xb1
 			g.Status.Swap.FailingSince = g.Now.Add(-6 * time.Minute)
 		})},
+		{name: "the removal is held while the outgoing voter sees itself lead", row: "RemovalHeld", given: steppedDown().with(func(g *given) { g.host(1).Report.Etcd.Leader = memberID(1) })},
 		{name: "the removal is held while the newcomer sees the outgoing voter lead", row: "RemovalHeld", given: steppedDown().with(func(g *given) { g.host(4).Report.Etcd.Leader = memberID(1) })},
 		{name: "a cordon taken away during the step-down is put back", row: "CordonAgain:step-down", given: steppingDown().with(func(g *given) { g.host(1).Node.Unschedulable = false })},
 		{name: "a taint taken away during the step-down is put back", row: "TaintAgain", given: steppingDown().with(func(g *given) { g.host(1).Node.Taints = nil })},
