@@ -52,8 +52,8 @@ func promoteRows() []Row {
 
 func (v *view) hostReason(h *Host, s fleet.Step) []status.Reason {
 	r := v.report(h, s)
-	if r == nil {
-		return nil
+	if r == nil || (r.Message == "" && r.Phase != fleet.PhaseFailed && r.Phase != fleet.PhaseRefused) {
+		return nil // a step that goes on has no reason to give
 	}
 	code := r.Code
 	if code == "" {

@@ -140,6 +140,20 @@ func (s *scenario) rebootAt(m moment, out, in string) {
 		}
 	}
 	s.must(h.Boot(ctx))
+	if !m.removed {
+		// The units ask the rule at every start: what runs first is what may start.
+		want := fleet.RoleAgent
+		if server {
+			want = fleet.RoleServer
+		}
+		s.quickly(name+" to run k3s again", func() bool {
+			ps, err := h.K3s()
+			return err == nil && len(ps) == 1 && ps[0].K3sRole() != ""
+		})
+		if ps, err := h.K3s(); err == nil && len(ps) == 1 && ps[0].K3sRole() != string(want) {
+			s.t.Errorf("%s: %s runs a k3s %s after the reboot, want %s", m.name, name, ps[0].K3sRole(), want)
+		}
+	}
 	if mend != nil {
 		mend()
 	}
