@@ -107,6 +107,14 @@ func confirmJoin(f Facts, o order) (Decision, bool) {
 		return failed(f, CodeRebooted, "the host was restarted before it was a member; it is an agent again"), false
 	}
 	if p, ok := f.held(o); !ok {
+		if p.Code == CodeNoAPI {
+			return hold(p.Code, "%s", p.Sentence), false
+		}
+		// k3s asks for its member again each second: without the Lease it must not
+		// go on asking. It has no datastore yet, so no vote stops with it.
+		if d, gone := stopped(h.Server, fleet.RoleServer); !gone {
+			return d, false
+		}
 		return hold(p.Code, "%s", p.Sentence), false
 	}
 	want := rolefile.Joining{Swap: o.swap, BootID: h.Files.BootID}

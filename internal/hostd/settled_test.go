@@ -81,6 +81,9 @@ func TestAPromotionWhoseSwapHasEndedIsTakenBack(t *testing.T) { // safety rules 
 		"with the server on its way": func(r *rig) func() bool {
 			return func() bool { return r.host.Facts().Server.Process }
 		},
+		"with its Node deleted": func(r *rig) func() bool {
+			return func() bool { return r.host.Facts().Server.Process }
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, "d")
@@ -88,6 +91,9 @@ func TestAPromotionWhoseSwapHasEndedIsTakenBack(t *testing.T) { // safety rules 
 			r.order(fleet.StepPromote)
 			r.until("under way", until(r))
 			r.self.Annotations, r.lease = map[string]string{}, lease.Lease{}
+			if name == "with its Node deleted" {
+				r.self = nil
+			}
 			r.until("taken back", r.settled(fleet.StepRollback, fleet.PhaseDone))
 			f := r.host.Facts()
 			if f.Files.Joining.Swap != "" || f.ServerJoin != "" || f.Server.Process || !f.Agent.Process || f.Files.Role != fleet.RoleAgent {
@@ -95,6 +101,28 @@ func TestAPromotionWhoseSwapHasEndedIsTakenBack(t *testing.T) { // safety rules 
 			}
 		})
 	}
+}
+
+// k3s asks for its member each second for as long as it runs. The break check:
+// hold without stopping, and the server runs on.
+func TestAJoinThatHasLostTheLeaseIsStoppedAndGoesOnWithIt(t *testing.T) { // R-D1-19, safety rule 21
+	r := newRig(t, "d")
+	r.neverWAL = true
+	r.order(fleet.StepPromote)
+	joins := func() bool { return r.host.Facts().Server.Process }
+	r.until("joining", joins)
+	r.lease.Holder, r.lease.Annotations = "c", nil
+	r.until("stopped", func() bool { return r.host.Facts().Server.Gone() })
+	for range 20 {
+		r.pass()
+		if joins() {
+			t.Fatal("the join goes on under another's Lease")
+		}
+	}
+	r.hold()
+	r.until("joining again", joins)
+	r.neverWAL = false
+	r.until("promoted", r.settled(fleet.StepPromote, fleet.PhaseDone))
 }
 
 // The break check: take the clause of a running member out of adopt, and the

@@ -75,7 +75,9 @@ func orphaned(f Facts, o order) Decision {
 	if j.Phase != fleet.PhaseRunning || j.Local || f.Command != nil || o.problem.is() || o.step != "" {
 		return Decision{}
 	}
-	if f.View == nil || f.View.Self == nil || o.swap == j.Swap || f.View.Lease.HeldFor(j.Swap, f.View.Date) {
+	// A deleted Node carries no swap either; the Lease alone then says whether the
+	// swap still goes on.
+	if f.View == nil || o.swap == j.Swap || f.View.Lease.HeldFor(j.Swap, f.View.Date) {
 		return Decision{}
 	}
 	switch {
