@@ -566,6 +566,21 @@ func TestOwedCleanUpNeedsNoSwap(t *testing.T) {
 				Labels: map[string]string{fleet.LabelEtcd: "true"},
 			}}
 		})
+		// One that the operator had cordoned keeps that cordon (safety rule 27).
+		r.Edit(func(s *clustertest.State) {
+			s.Nodes["operators"] = observe.Node{Node: swap.Node{
+				Unschedulable: true, Labels: map[string]string{fleet.LabelEtcd: "true", keys.DesiredRole(): "agent"},
+			}}
+		})
+		if err := r.do(t, swap.Action{Kind: swap.CleanNode, Node: "operators"}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := r.do(t, swap.Action{Kind: swap.Uncordon, Node: "operators"}); !errors.Is(err, execute.ErrConflict) {
+			t.Errorf("%s: the operator's cordon was taken: %v", name, err)
+		}
+		if n := r.State().Nodes["operators"]; !n.Unschedulable || n.Labels[fleet.LabelEtcd] != "" {
+			t.Errorf("%s: got %+v", name, n)
+		}
 		for _, k := range []swap.Kind{swap.CleanNode, swap.Uncordon} {
 			if err := r.do(t, swap.Action{Kind: k, Node: "out"}); err != nil {
 				t.Errorf("%s, %s: %v", name, k, err)

@@ -82,6 +82,9 @@ func (e *Executor) nodeFor(n observe.Node, a swap.Action) error {
 		}
 	case swap.CleanNode, swap.Untaint, swap.Uncordon:
 		_, owed := n.Annotations[k.Cordoned()]
+		if a.Kind == swap.CleanNode && n.Labels[k.DesiredRole()] == string(fleet.RoleAgent) {
+			owed = true // the operator's own cordon stood before ours could
+		}
 		if ours || (!carries && owed) {
 			return nil
 		}

@@ -36,6 +36,10 @@ func cases() []decision {
 		{name: "a request older than ten minutes is dropped", row: "RequestExpired", given: calm().asked().with(func(g *given) { g.Request.At = g.Now.Add(-11 * time.Minute) })},
 		{name: "a request from the far future is dropped", row: "RequestExpired", given: calm().asked().with(func(g *given) { g.Request.At = g.Now.Add(time.Hour) })},
 		{name: "a pending host that came back is cleaned", row: "OwedCleanUp", given: calm().cordon(4).with(func(g *given) { g.host(4).Node.Labels[fleet.LabelEtcd] = "true" })},
+		{name: "a pending host that the operator had cordoned is cleaned when it returns", row: "OwedCleanUp", given: calm().taint(4).with(func(g *given) {
+			g.host(4).Node.Labels[keys.DesiredRole()], g.host(4).Node.Unschedulable = "agent", true
+		})},
+		{name: "an agent that nobody asked to step down is not cleaned", row: "NothingToDo", given: calm().with(func(g *given) { g.host(4).Node.Labels[fleet.LabelMaster] = "true" })},
 		{name: "a pending host that is clean and Ready is uncordoned", row: "OwedUncordon", given: calm().cordon(4)},
 		{name: "a voter with a cordon of an ended swap is uncordoned", row: "OwedUncordon", given: calm().cordon(2)},
 		{name: "a pending host that is silent is left alone", row: "NothingToDo", given: calm().cordon(4).with(func(g *given) { g.host(4).Fresh = false })},

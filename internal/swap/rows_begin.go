@@ -144,10 +144,17 @@ func (v *view) owed() []*Host {
 }
 
 // owedClean is a returned host that is an agent, is no member, and whose Node
-// still carries a server's marks.
+// still carries a server's marks. Where the operator had cordoned it before the
+// swap no cordon of ours stands, and only desired-role tells what it was asked
+// to become.
 func (v *view) owedClean() *Host {
-	for _, h := range v.owed() {
-		if v.returned(h) && !v.clean(h) {
+	if v.leaseState() == lease.Held {
+		return nil
+	}
+	for i := range v.o.Hosts {
+		h := &v.o.Hosts[i]
+		asked := h.Node.Labels[v.p.Keys.DesiredRole()] == string(fleet.RoleAgent)
+		if h.Node.Annotations[v.p.Keys.Swap()] == "" && (asked || v.cordonMarked(h)) && v.returned(h) && !v.clean(h) {
 			return h
 		}
 	}
