@@ -224,3 +224,19 @@ func peerPort(f Facts, _ order) Decision {
 	}
 	return effect(Effect{Kind: PeerPort, Hold: want})
 }
+
+// admit asks what a step that changes the membership needs before it begins:
+// the label that goes with it (R-216-12) and the Lease of its swap (R-D1-19).
+// Without an API server it waits; anything else is a refusal.
+func admit(f Facts, o order) (Decision, bool) {
+	if p, ok := f.labelled(o); !ok {
+		return refuse(f, o, p), false
+	}
+	if p, ok := f.held(o); !ok {
+		if p.Code == CodeNoAPI {
+			return hold(p.Code, "%s", p.Sentence), false
+		}
+		return refuse(f, o, p), false
+	}
+	return Decision{}, true
+}

@@ -56,14 +56,8 @@ func promote(f Facts, o order) Decision {
 
 func beginPromote(f Facts, o order) Decision {
 	h := f.Host
-	if p, ok := f.labelled(o); !ok {
-		return refuse(f, o, p)
-	}
-	if p, ok := f.held(o); !ok {
-		if p.Code == CodeNoAPI {
-			return hold(p.Code, "%s", p.Sentence)
-		}
-		return refuse(f, o, p)
+	if d, ok := admit(f, o); !ok {
+		return d
 	}
 	switch {
 	case h.Files.Role == fleet.RoleServer && h.Files.Leaving == "" && f.Etcd.Voter():

@@ -41,14 +41,8 @@ func stepDown(f Facts, o order) Decision {
 
 func beginStepDown(f Facts, o order) Decision {
 	h := f.Host
-	if p, ok := f.labelled(o); !ok {
-		return refuse(f, o, p)
-	}
-	if p, ok := f.held(o); !ok {
-		if p.Code == CodeNoAPI {
-			return hold(p.Code, "%s", p.Sentence)
-		}
-		return refuse(f, o, p)
+	if d, ok := admit(f, o); !ok {
+		return d
 	}
 	leaving := h.Files.Leaving == o.swap
 	switch {
