@@ -16,6 +16,7 @@ import (
 	"github.com/exadev/regrade/internal/etcd/embedded"
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/hostapi"
+	"github.com/exadev/regrade/internal/hostd"
 	"github.com/exadev/regrade/internal/sim"
 	"github.com/exadev/regrade/internal/status"
 )
@@ -49,6 +50,8 @@ type node struct {
 	process *embedded.Process
 	id      fleet.MemberID
 	local   hostapi.Member
+	asks    uint64 // questions begun, and the one that local answers
+	answers uint64
 	gone    bool // its member was removed
 	before  <-chan struct{}
 }
@@ -215,6 +218,8 @@ func (d *datastore) poll(ctx context.Context, n *node) {
 func (d *datastore) ask(ctx context.Context, n *node) {
 	d.mu.Lock()
 	p, gone := n.process, n.gone
+	n.asks++
+	asked := n.asks
 	d.mu.Unlock()
 	l := hostapi.Member{View: status.EtcdView{Error: "connection refused"}}
 	if p != nil && !gone {
@@ -229,13 +234,41 @@ func (d *datastore) ask(ctx context.Context, n *node) {
 	l.View.Members = d.translate(l.View.Members)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if n.process != p || n.gone {
-		return
+	if n.process != p || n.gone || asked < n.answers {
+		return // a question that was begun later has been answered
 	}
-	n.local = l
+	n.local, n.answers = l, asked
 	if l.View.Linearizable {
 		d.members, d.listed = l.View.Members, time.Now()
 	}
+}
+
+// fresh is etcd as a host's daemon reaches it. A daemon takes an answer for one
+// that was read after it asked, so the members are asked anew, not the last poll.
+type fresh struct {
+	*sim.HostEtcd
+	store *datastore
+	host  string
+}
+
+var _ hostd.Etcd = fresh{}
+
+// Local implements hostd.Etcd.
+func (f fresh) Local(ctx context.Context) hostapi.Member {
+	f.store.ask(ctx, f.store.nodes[f.host])
+	return f.HostEtcd.Local(ctx)
+}
+
+// Ask implements hostd.Etcd.
+func (f fresh) Ask(ctx context.Context, urls []string) (hostapi.Answer, error) {
+	var asked sync.WaitGroup
+	for _, n := range f.store.sorted() {
+		if n.host != f.host {
+			asked.Go(func() { f.store.ask(ctx, n) })
+		}
+	}
+	asked.Wait()
+	return f.HostEtcd.Ask(ctx, urls)
 }
 
 // translate gives members the addresses that their hosts have in the simulated

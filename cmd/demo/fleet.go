@@ -101,7 +101,8 @@ func (c *cluster) startDaemon(name string) {
 	w := c.world
 	d := hostd.New(hostd.Settings{
 		Node: name, Policy: c.hostd,
-		Host: w.Machine(name), API: w.HostAPI(name), Etcd: w.HostEtcd(name), Ways: w.Ways(name), Lock: w.HostLock(name),
+		Host: w.Machine(name), API: w.HostAPI(name), Etcd: fresh{w.HostEtcd(name), c.etcd, name},
+		Ways: w.Ways(name), Lock: w.HostLock(name),
 	})
 	c.spawn(func() { _ = d.Run(ctx) }) // its errors are its host's death
 }

@@ -152,6 +152,7 @@ func (b *Observer) readReports(ctx context.Context, s *Sight, now time.Time) {
 			seen.seeReport(raw, h.Report, now)
 		}
 		h.ReportAge = now.Sub(seen.since)
+		h.ReadWithin, h.StoppedAge = seen.readWithin(now), seen.stoppedAge(h.Report, now)
 		h.Fresh = h.Report != nil && seen.changed && h.ReportAge <= 3*b.settings.Policy.Period
 	}
 	for name := range b.reports {

@@ -371,6 +371,60 @@ func TestAKubeletRenewalCountsOnlyAfterTheStartWasSeen(t *testing.T) {
 	check(5*time.Second, true, "renewed since the start before the gap")
 }
 
+// Safety rule 6: two pieces of news after a stop was seen prove that the host
+// began to read after it; one may have been read before and written after.
+func TestAPassBeganAfterTheNewsBeforeTheLast(t *testing.T) {
+	c := clustertest.New(three())
+	b := observer(c)
+	look(t, b, 0)
+	for i, want := range []time.Duration{0, time.Second, time.Second} {
+		c.Edit(beat("b1", "7", i+1))
+		if got := look(t, b, time.Duration(i+1)*time.Second).Host("n1").ReadWithin; got != want {
+			t.Errorf("after %d pieces of news: read within %s, want %s", i+1, got, want)
+		}
+	}
+	if got := look(t, b, 5*time.Second).Host("n1").ReadWithin; got != 3*time.Second {
+		t.Errorf("read within %s, want the age of the news before the last, 3s", got)
+	}
+	c.Edit(func(s *clustertest.State) { s.Maps[fleet.ConfigMapActuators].Data["n1"] = report(6, "") })
+	if got := look(t, b, 6*time.Second).Host("n1").ReadWithin; got != 0 {
+		t.Errorf("an older report put back: read within %s, want unknown", got)
+	}
+	c.Edit(func(s *clustertest.State) { s.Maps[fleet.ConfigMapActuators].Data["n1"] = report(8, "") })
+	if got := look(t, b, 7*time.Second).Host("n1").ReadWithin; got != 0 {
+		t.Errorf("the first news after it: read within %s, want unknown", got)
+	}
+}
+
+// Safety rule 6: the age of a stop counts from the first look that saw it, in
+// the swap it was said in.
+func TestAStopIsAsOldAsTheFirstLookThatSawIt(t *testing.T) {
+	c := clustertest.New(three())
+	b := observer(c)
+	say := func(after time.Duration, raw string) time.Duration {
+		t.Helper()
+		c.Edit(func(s *clustertest.State) { s.Maps[fleet.ConfigMapActuators].Data["n1"] = raw })
+		return look(t, b, after).Host("n1").StoppedAge
+	}
+	first, second := `,"swap":"20261129T120000Z-n2-n1"`, `,"swap":"20261129T130000Z-n2-n1"`
+	stopped := `,"step":"rollback","phase":"running","stopped":true`
+	for i, c := range []struct {
+		raw  string
+		want time.Duration
+	}{
+		{report(1, first), 0},
+		{report(2, first+stopped), 0},
+		{report(2, first+stopped), time.Second},
+		{report(3, second+stopped), 0},
+		{report(3, second+stopped), time.Second},
+		{report(4, second), 0},
+	} {
+		if got := say(time.Duration(i)*time.Second, c.raw); got != c.want {
+			t.Errorf("look %d: the stop is %s old, want %s", i, got, c.want)
+		}
+	}
+}
+
 // Safety rule 21: how long the Lease has stood still is ours to measure.
 func TestTheLeaseStandsStill(t *testing.T) {
 	state := three()

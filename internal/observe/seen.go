@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/lease"
 	"github.com/exadev/regrade/internal/status"
 )
@@ -23,12 +24,51 @@ type seenReport struct {
 	// the first look was.
 	changed bool
 	since   time.Time
+	// last and before are when the last two pieces of news were seen. A host reads,
+	// then writes: what was written after before had been seen was begun after it.
+	last, before time.Time
+	// stopped is since when the report says that the server process is gone, in this
+	// swap: the word of an earlier one is not taken for it.
+	stopped     time.Time
+	stoppedSwap fleet.SwapID
+}
+
+// news notes a change that the host itself made, once an observation.
+func (s *seenReport) news(now time.Time) {
+	s.changed, s.since = true, now
+	if !s.last.Equal(now) {
+		s.before, s.last = s.last, now
+	}
+}
+
+// readWithin is swap.Host.ReadWithin.
+func (s *seenReport) readWithin(now time.Time) time.Duration {
+	if !s.changed || s.before.IsZero() {
+		return 0
+	}
+	return now.Sub(s.before)
+}
+
+// stoppedAge is swap.Host.StoppedAge.
+func (s *seenReport) stoppedAge(r *status.Report, now time.Time) time.Duration {
+	if r == nil || !r.Stopped {
+		s.stopped = time.Time{}
+		return 0
+	}
+	if s.stopped.IsZero() || s.stoppedSwap != r.Swap {
+		s.stopped, s.stoppedSwap = now, r.Swap
+	}
+	return now.Sub(s.stopped)
 }
 
 func (s *seenReport) seeReport(raw string, r *status.Report, now time.Time) {
 	if s.looked && raw != s.raw {
 		// An older report put back, from a backup or by hand, is a change and no news.
-		s.changed, s.since = !s.older(r), now
+		if s.older(r) {
+			s.changed, s.since, s.last, s.before = false, now, time.Time{}, time.Time{}
+		} else {
+			s.news(now)
+		}
 	}
 	s.looked, s.raw = true, raw
 	if r == nil || s.older(r) {
@@ -63,7 +103,7 @@ func (s *seenReport) see(raw string, r *status.Report, beat Heartbeat, has bool,
 		beat = Heartbeat{}
 	}
 	if s.beatLooked && has && beat != s.beat && vouches(beat, r) {
-		s.changed, s.since = true, now
+		s.news(now)
 	}
 	s.beatLooked, s.beat = true, beat
 }

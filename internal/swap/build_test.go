@@ -333,6 +333,16 @@ func takenBack() *given {
 	return g.steps(map[State]time.Duration{Promote: 10 * time.Minute, Rollback: 5 * time.Second})
 }
 
+// readAnew: n4's daemon said 5 s ago that its server has ended, and every other
+// host has read the lists since.
+func (g *given) readAnew() *given {
+	for n := 1; n <= 3; n++ {
+		g.host(n).ReadWithin = 4 * time.Second
+	}
+	g.host(4).StoppedAge = 5 * time.Second
+	return g
+}
+
 // restoring: IN's member is gone for good.
 func restoring() *given {
 	g := takenBack().reported(4, fleet.StepRollback, fleet.PhaseDone, func(r *status.Report) { r.Role, r.Stopped = fleet.RoleAgent, true })

@@ -54,4 +54,5 @@ const (
 	CodeStepTimeout     = "StepTimeout"
 	CodeRefusedByHost   = "RefusedByHost"
 	CodeFailedOnHost    = "FailedOnHost"
+	CodeOldList         = "ListOlderThanStop"
 )

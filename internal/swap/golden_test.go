@@ -307,8 +307,16 @@ func cases() []decision {
 		{name: "a request to remove the outgoing voter is withdrawn in a rollback", row: "OutRemovalWithdrawn", given: removing().order(4, fleet.StepRollback)},
 		{name: "a rollback waits for the member lists", row: "RollbackBlind", given: takenBack().with(func(g *given) { g.host(2).Fresh = false })},
 		{name: "a rollback waits for the candidate to stop its server", row: "RollbackStopWait", given: takenBack()},
-		{name: "a rollback without etcd annotations marks the member gone", row: "InGone", given: takenBack().reported(4, fleet.StepRollback, fleet.PhaseRunning, func(r *status.Report) { r.Stopped = true })},
-		{name: "a rollback of a dead candidate that was never listed goes on", row: "InGone", given: takenBack().with(func(g *given) { g.host(4).Fresh = false })},
+		{name: "a rollback without etcd annotations marks the member gone", row: "InGone", given: takenBack().reported(4, fleet.StepRollback, fleet.PhaseRunning, func(r *status.Report) { r.Stopped = true }).readAnew()},
+		{name: "a list from before the candidate's server ended proves nothing", row: "RollbackListsOld", given: takenBack().reported(4, fleet.StepRollback, fleet.PhaseRunning, func(r *status.Report) { r.Stopped = true }).readAnew().with(func(g *given) {
+			g.host(3).ReadWithin = g.host(4).StoppedAge
+		})},
+		{name: "a list from before the last word of a dead candidate proves nothing", row: "RollbackListsOld", given: takenBack().readAnew().with(func(g *given) {
+			g.host(4).Fresh, g.host(4).ReportAge, g.host(4).StoppedAge = false, 2*time.Second, 0
+		})},
+		{name: "a rollback of a dead candidate that was never listed goes on", row: "InGone", given: takenBack().readAnew().with(func(g *given) {
+			g.host(4).Fresh, g.host(4).ReportAge, g.host(4).StoppedAge = false, time.Minute, 0
+		})},
 		{name: "an unstarted learner is waited for", row: "EvictionWait", given: takenBack().lists([]status.Member{member(1, false), member(2, false), member(3, false), {ID: 0xa4, PeerURLs: []string{"https://10.0.0.4:2380"}, Learner: true}}, 1, 2, 3).reported(4, fleet.StepRollback, fleet.PhaseRunning, func(r *status.Report) { r.Stopped = true })},
 		{name: "a dead learner that k3s never annotated is named on its Node", row: "MemberOnInRepaired", given: stoppedMember(true)},
 		{name: "a ghost voter that k3s never annotated is named on its Node", row: "MemberOnInRepaired", given: stoppedMember(false)},

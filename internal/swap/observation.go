@@ -67,6 +67,13 @@ type Host struct {
 	// clock. ReportAge is how long ago that change was seen.
 	Fresh     bool          `json:"fresh,omitempty"`
 	ReportAge time.Duration `json:"report_age,omitempty"`
+	// ReadWithin bounds the age of everything that the report says: the host began
+	// the pass that the report or its heartbeat tells of no longer ago than this. Zero
+	// when that is not known: one change alone may come from a pass that began at any time.
+	ReadWithin time.Duration `json:"read_within,omitempty"`
+	// StoppedAge is how long this controller has known the host's word that its
+	// server process is gone; zero when the report does not say so.
+	StoppedAge time.Duration `json:"stopped_age,omitempty"`
 
 	// Pods are the pods bound to the Node, read only for the two nodes of a
 	// swap or a request. PodsRead tells an empty list from one not read.

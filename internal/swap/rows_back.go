@@ -39,6 +39,12 @@ func rollbackRows() []Row {
 				return append(v.hostReason(v.in, fleet.StepRollback), v.silence(v.in)...)
 			},
 			say: func(v *view) string { return v.rec.In + " stops its server first" }},
+		{From: Rollback, If: "no list holds IN, and a list may be older than the end of its server", Code: "RollbackListsOld",
+			when:  func(v *view) bool { return v.inGone() && len(v.oldLists()) > 0 },
+			waits: func(v *view) []status.Reason { return v.oldLists() },
+			say: func(v *view) string {
+				return "no voter lists " + v.rec.In + "; the lists are read once more, for its server may have joined after they were read"
+			}},
 		{From: Rollback, If: "no list holds IN", Do: MarkMemberGone, To: Restore, Code: "InGone",
 			when: func(v *view) bool { return v.inGone() },
 			act:  on(MarkMemberGone, inNode),
@@ -87,6 +93,29 @@ func (v *view) inRemovalStuck() bool {
 func (v *view) stopped() bool {
 	r := v.report(v.in, fleet.StepRollback)
 	return r != nil && (r.Stopped || r.Phase == fleet.PhaseDone)
+}
+
+// oldLists are the staying voters whose list may have been read before IN's
+// server ended. Until then IN could still be added: a list from before that
+// which lacks it proves nothing (safety rule 6). A host that died counts from
+// the last word of it, a deleted Node from the beginning of the rollback.
+func (v *view) oldLists() []status.Reason {
+	since := v.o.Now.Sub(v.first(Rollback))
+	switch {
+	case v.stopped() && v.in.StoppedAge > 0:
+		since = v.in.StoppedAge
+	case v.stopped():
+		since = 0
+	case v.in != nil && v.in.Report != nil:
+		since = v.in.ReportAge
+	}
+	var rs []status.Reason
+	for _, name := range v.staying() {
+		if h := v.o.Host(name); h == nil || h.ReadWithin == 0 || h.ReadWithin >= since {
+			rs = append(rs, reason(CodeOldList, name, "%s has not read the member list again since the server of %s ended", name, v.rec.In))
+		}
+	}
+	return rs
 }
 
 // exact: the lists hold exactly the voters the swap started with.
