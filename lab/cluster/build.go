@@ -23,6 +23,8 @@ type Binaries struct {
 	Regrade string
 	// Real says that K3s is no stand-in: it runs containers, and the hosts need what those need.
 	Real bool
+	// Pause is what pods run when K3s is real.
+	Pause string
 }
 
 // moduleRoot is the folder of the lab's go.mod.
@@ -74,6 +76,9 @@ func Build(ctx context.Context, withRegrade bool, logf func(string, ...any)) (Bi
 		}
 		if _, err := os.Stat(b.K3s); err != nil {
 			return Binaries{}, fmt.Errorf("%s: %w", EnvK3s, err)
+		}
+		if b.Pause, err = buildPause(ctx, root, cache); err != nil {
+			return Binaries{}, err
 		}
 		b.Real = true
 		return b, nil

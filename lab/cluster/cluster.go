@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -52,29 +53,52 @@ type Cluster struct {
 // them away. At the end of a failed test the logs of all hosts are collected, then the hosts go (or stay, with LAB_KEEP=1).
 func Start(t testing.TB, spec Spec) *Cluster {
 	t.Helper()
+	Need(t)
+	c, err := New(t.Context(), spec, TestLog(t))
+	if c != nil {
+		t.Cleanup(func() {
+			if err := c.End(t.Failed(), t.Name()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Need skips a test where the lab is switched off, and fails it with a sentence where the lab cannot run.
+func Need(t testing.TB) {
+	t.Helper()
 	if os.Getenv(EnvLab) == "off" {
 		t.Skip("LAB=off")
 	}
 	if ok, reason := preflight.CanRun(); !ok {
 		t.Fatal(reason)
 	}
+}
+
+// TestLog logs to the test, with the seconds since now in front.
+func TestLog(t testing.TB) func(format string, args ...any) {
 	began := time.Now()
-	c := &Cluster{Spec: spec, Logf: func(format string, args ...any) {
+	return func(format string, args ...any) {
+		t.Helper()
 		t.Logf("%6.1fs "+format, append([]any{time.Since(began).Seconds()}, args...)...)
-	}}
-	if err := c.prepare(t.Context()); err != nil {
-		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := c.end(t.Failed(), t.Name()); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := c.start(t.Context()); err != nil {
-		t.Fatal(err)
+}
+
+// New is Start without a test. With an error the cluster, where there is one, has begun and has to be ended.
+func New(ctx context.Context, spec Spec, logf func(format string, args ...any)) (*Cluster, error) {
+	c := &Cluster{Spec: spec, Logf: logf}
+	if err := c.prepare(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.start(ctx); err != nil {
+		return c, err
 	}
 	c.Logf("cluster is up: %s", strings.Join(c.names(nil), " "))
-	return c
+	return c, nil
 }
 
 // prepare makes the hosts with all that is on their disks.
@@ -92,7 +116,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 		return err
 	}
 	options := host.Options{
-		Packages: c.Spec.Packages, Logf: c.Logf,
+		Packages: c.Spec.Packages, Logf: c.log,
 		Binds: map[string]string{"/usr/local/bin/k3s": c.Binaries.K3s},
 	}
 	if !c.Spec.WithoutRegrade {
@@ -100,9 +124,10 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	}
 	if c.Binaries.Real {
 		options.Packages = slices.Concat(options.Packages, realPackages)
+		maps.Copy(options.Binds, c.Binaries.realBinds())
 	}
 	if os.Getenv(EnvTrace) != "" {
-		options.Trace = c.Logf
+		options.Trace = c.log
 	}
 	if c.Lab, err = host.New(ctx, options); err != nil {
 		return err
@@ -119,6 +144,9 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	}
 	return nil
 }
+
+// log is Logf as it is when something is said: a cluster may be handed from one test to the next.
+func (c *Cluster) log(format string, args ...any) { c.Logf(format, args...) }
 
 // start boots the first host, then the others side by side.
 func (c *Cluster) start(ctx context.Context) error {
@@ -178,8 +206,8 @@ func (c *Cluster) Host(name string) *host.Host {
 	return h
 }
 
-// end collects the logs of a failed test and takes the lab down or keeps it.
-func (c *Cluster) end(failed bool, name string) error {
+// End collects the logs of a failed test and takes the lab down or keeps it.
+func (c *Cluster) End(failed bool, name string) error {
 	var errs []error
 	if failed {
 		folder, err := c.CollectInto(context.Background(), name)

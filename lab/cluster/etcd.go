@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
@@ -246,4 +247,27 @@ func (c *Cluster) listens(ctx context.Context, h *host.Host, port int) bool {
 	}
 	_ = conn.Close()
 	return true
+}
+
+// Alarm raises a NOSPACE alarm for the host's member, or clears every one.
+func (c *Cluster) Alarm(ctx context.Context, h *host.Host, raise bool) error {
+	client, err := c.Etcd(h)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }()
+	ctx, cancel := context.WithTimeout(ctx, etcdLimit)
+	defer cancel()
+	status, err := client.Status(ctx, client.Endpoints()[0])
+	if err != nil {
+		return fmt.Errorf("etcd alarm of %s: %w", h.Name(), err)
+	}
+	request := &pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, MemberID: status.Header.MemberId, Alarm: pb.AlarmType_NOSPACE}
+	if !raise {
+		request.Action = pb.AlarmRequest_DEACTIVATE
+	}
+	if _, err := pb.NewMaintenanceClient(client.ActiveConnection()).Alarm(ctx, request); err != nil {
+		return fmt.Errorf("etcd alarm of %s: %w", h.Name(), err)
+	}
+	return nil
 }

@@ -18,9 +18,6 @@ const (
 	runnerLabelValue = "True"
 )
 
-// image is not pulled by the stand-in; a real k3s brings it along.
-const image = "rancher/mirrored-pause:3.6"
-
 // PodSpec is a pod for one node.
 type PodSpec struct {
 	Name string
@@ -30,6 +27,8 @@ type PodSpec struct {
 	Labels map[string]string
 	// Owner gives the pod an owner, so that draining it is not refused: its Node, which makes no pod anew.
 	Owner bool
+	// Grace is how many seconds the pod may take to end; zero for one.
+	Grace int64
 }
 
 // RunPod makes the pod in the default namespace and waits until it is Running.
@@ -45,7 +44,7 @@ func (c *Cluster) RunPod(ctx context.Context, spec PodSpec) error {
 	for key, value := range spec.Labels {
 		labels[key] = value
 	}
-	grace := int64(1)
+	grace := max(1, spec.Grace)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: spec.Name, Labels: labels},
 		Spec: corev1.PodSpec{

@@ -41,16 +41,6 @@ const (
 // URL of the host's k3s server.
 func URL(h *host.Host) string { return fmt.Sprintf("https://%s:%d", h.IP(), APIPort) }
 
-// realKubelet is what the kubelet of a real k3s needs under cgroup v1.
-var realKubelet = []string{"fail-cgroupv1=false", "cgroup-driver=cgroupfs", "cgroups-per-qos=false", "enforce-node-allocatable="}
-
-// realPackages are what containers need besides k3s's own programs.
-var realPackages = []string{"containernetworking-plugins", "runc"}
-
-const cniConfig = `{"cniVersion":"0.4.0","name":"lab","plugins":[{"type":"bridge","bridge":"cni0","isGateway":true,"ipMasq":true,
-"ipam":{"type":"host-local","ranges":[[{"subnet":"10.42.%d.0/24"}]],"routes":[{"dst":"0.0.0.0/0"}]}},{"type":"portmap","capabilities":{"portMappings":true}}]}
-`
-
 // ServerConfig is the content of server.yaml on the host, as the spec wants it.
 func (c *Cluster) serverConfig(h *host.Host, spec HostSpec) map[string]any {
 	var names []string
@@ -154,14 +144,7 @@ func (c *Cluster) provision(h *host.Host) error {
 		}
 	}
 	if c.Binaries.Real {
-		if err := h.WriteFile("/etc/lab/containers", nil, 0o644); err != nil {
-			return err
-		}
-		number := h.IP().As4()[3]
-		if err := h.WriteFile("/etc/cni/net.d/10-lab.conflist", fmt.Appendf(nil, cniConfig, number), 0o644); err != nil {
-			return err
-		}
-		if err := h.Link("/usr/lib/cni", "/opt/cni/bin"); err != nil {
+		if err := c.provisionReal(h); err != nil {
 			return err
 		}
 	}

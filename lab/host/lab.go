@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -31,6 +32,9 @@ type Options struct {
 	// Trace is given every command of the lab; nil means none.
 	Trace func(format string, args ...any)
 }
+
+// labs counts those that this process has made.
+var labs atomic.Int64
 
 // Lab is a private network with hosts on it.
 type Lab struct {
@@ -55,7 +59,8 @@ func New(ctx context.Context, options Options) (*Lab, error) {
 		options.Logf = func(string, ...any) {}
 	}
 	if options.Name == "" {
-		options.Name = fmt.Sprintf("p%x", os.Getpid()&0xfffff)
+		// The same process may have another lab beside this one.
+		options.Name = fmt.Sprintf("p%x", (os.Getpid()*16+int(labs.Add(1)))&0xfffff)
 	}
 	if len(options.Name) > 6 || strings.Trim(options.Name, "abcdefghijklmnopqrstuvwxyz0123456789") != "" {
 		return nil, fmt.Errorf("lab name %q: want 1 to 6 small letters and digits", options.Name)

@@ -118,7 +118,7 @@ func (s *scenario) checkWrites() {
 	if len(r.Lost) > 0 {
 		s.t.Errorf("%d acknowledged writes are lost: %v", len(r.Lost), r.Lost)
 	}
-	if len(r.Failures) == 0 {
+	if s.outage || len(r.Failures) == 0 {
 		return
 	}
 	// etcd drops a proposal that reaches a leader which is handing over, or has

@@ -41,13 +41,23 @@ type scenario struct {
 	watch      *host.Watch
 	clusterID  fleet.MemberID
 	uids       map[string]types.UID
+	// lastSwap is the swap that ended last: the next one is another.
+	lastSwap fleet.SwapID
+	// outage: the scenario takes the quorum away, so writes may fail for a while.
+	outage bool
 }
 
 // begin makes the cluster and starts what runs through every scenario. The
 // writer goes to the servers named. With controllerEnv nil no controller runs.
 func begin(t *testing.T, spec cluster.Spec, controllerEnv []string, writeThrough ...string) *scenario {
 	t.Helper()
-	s := &scenario{Cluster: cluster.Start(t, spec), t: t, uids: map[string]types.UID{}}
+	return beginOn(t, cluster.Start(t, spec), controllerEnv, writeThrough...)
+}
+
+// beginOn is begin on a cluster that is up.
+func beginOn(t *testing.T, c *cluster.Cluster, controllerEnv []string, writeThrough ...string) *scenario {
+	t.Helper()
+	s := &scenario{Cluster: c, t: t, uids: map[string]types.UID{}}
 	ctx := t.Context()
 	s.watch = s.Lab.Watch()
 	members, err := s.Members(ctx)
@@ -73,6 +83,11 @@ func begin(t *testing.T, spec cluster.Spec, controllerEnv []string, writeThrough
 		})
 	}
 	s.awaitReports()
+	if controllerEnv != nil {
+		if last := s.status().LastSwap; last != nil {
+			s.lastSwap = last.ID
+		}
+	}
 	s.startWriter(writeThrough)
 	return s
 }
@@ -231,12 +246,13 @@ func (s *scenario) ended(out, in string) *status.LastSwap {
 	s.eventually(swapLimit, fmt.Sprintf("the swap of %s for %s to end", out, in), func(ctx context.Context) (bool, string) {
 		st := s.status()
 		last = st.LastSwap
-		if last == nil || last.Out != out || last.In != in {
+		if last == nil || last.ID == s.lastSwap || last.Out != out || last.In != in {
 			return false, fmt.Sprintf("state %s: %s", st.Next.State, st.Next.Sentence)
 		}
 		holder, err := s.leaseHolder(ctx)
 		return err == nil && holder == "", fmt.Sprintf("Lease held by %q, %v", holder, err)
 	})
+	s.lastSwap = last.ID
 	return last
 }
 

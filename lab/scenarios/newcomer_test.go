@@ -1,0 +1,148 @@
+package scenarios
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/status"
+	"github.com/exadev/regrade/lab/cluster"
+	"github.com/exadev/regrade/lab/fault"
+)
+
+// Safety rules 2 and 7: the newcomer's etcd fails for good at target plus one,
+// before and after the outgoing host was stepped down; and the outgoing host's
+// drain is blocked for good. The newcomer goes, the others stay.
+func Test_newcomer_fails(t *testing.T) {
+	s, out, in := troubled(t)
+	ctx := t.Context()
+
+	s.Logf("before the step-down")
+	before := s.members()
+	s.must(s.RunPod(ctx, cluster.PodSpec{Name: "slow", Node: out, Owner: true, Grace: 600}))
+	s.ask(out, in)
+	s.awaitState("drain-out")
+	mend, err := fault.Pause(s.Host(in), cluster.ServerUnit)
+	s.must(err)
+	s.rolledBack(out, in, before)
+	s.must(mend())
+	s.backAsAgent(in)
+	s.must(s.EndPod(ctx, "slow"))
+	s.checkFull(out)
+
+	s.Logf("after the step-down")
+	s.ask(out, in)
+	s.awaitFile(out, fleet.FileLeaving)
+	// The controller is held, so that it cannot ask for the removal before the
+	// newcomer has failed.
+	s.must(s.controller.Pause())
+	s.eventually(soon, out+" to be stepped down", func(context.Context) (bool, string) {
+		r := s.report(out)
+		return r.Step == fleet.StepStepDown && r.Phase == fleet.PhaseDone, fmt.Sprintf("%s %s", r.Step, r.Phase)
+	})
+	mend, err = fault.Pause(s.Host(in), cluster.ServerUnit)
+	s.must(err)
+	s.eventually(soon, in+"'s daemon to see that its etcd is silent", func(context.Context) (bool, string) {
+		r := s.report(in)
+		return r.Etcd == nil || !r.Etcd.Linearizable, fmt.Sprintf("%+v", r.Etcd)
+	})
+	s.must(s.controller.Continue())
+	s.rolledBack(out, in, before)
+	s.must(mend())
+	s.backAsAgent(in)
+	s.checkFull(out)
+
+	s.Logf("the drain is blocked for good")
+	s.must(s.RunPod(ctx, cluster.PodSpec{Name: "guarded", Node: out, Owner: true}))
+	s.ask(out, in)
+	s.awaitState("promote")
+	s.must(s.Budget(ctx, "guard", "guarded"))
+	last := s.rolledBack(out, in, before)
+	if !named(last.Reasons, "guard") {
+		t.Errorf("the reasons do not name the budget: %+v", last.Reasons)
+	}
+	s.must(s.DeleteBudget(ctx, "guard"))
+	if there, err := s.PodIsThere(ctx, "guarded"); err != nil || !there {
+		t.Errorf("the guarded pod was evicted (%v)", err)
+	}
+	s.must(s.EndPod(ctx, "guarded"))
+	s.backAsAgent(in)
+	s.checkFull(out)
+	s.end("n2", "n3", out)
+}
+
+// checkFull waits until a voter is a full server again: its API answers, its Node
+// is Ready and free.
+func (s *scenario) checkFull(name string) {
+	s.t.Helper()
+	ctx := s.t.Context()
+	s.must(s.AwaitNodesReady(ctx, 2*time.Minute, name))
+	s.must(s.AwaitAPI(ctx, soon, s.Host(name)))
+	s.eventually(soon, name+" to be free", func(context.Context) (bool, string) {
+		ps := marks(s.node(name), true)
+		return len(ps) == 0, fmt.Sprint(ps)
+	})
+}
+
+func named(reasons []status.Reason, word string) bool {
+	for _, r := range reasons {
+		if r.Code == word || r.Node == word || strings.Contains(r.Sentence, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// Safety rules 2 and 24: a voter that stays is lost in the middle. The swap holds,
+// names it, and goes on when it is back.
+func Test_second_voter_lost(t *testing.T) {
+	s, out, in := troubled(t)
+	ctx := t.Context()
+	s.writeThrough("n2")
+	s.ask(out, in)
+	s.awaitState("settle", "drain-out")
+	s.must(s.Host("n3").Crash(ctx, true))
+	s.waitsFor("n3", "")
+	members := s.members()
+	if len(members.Voters()) != 4 {
+		t.Errorf("somebody was removed while n3 was down: %s", members)
+	}
+	s.must(s.Host("n3").Boot(ctx))
+	s.ends(out, in, fleet.OutcomeCompleted)
+	s.backAsAgent(out)
+	s.end("n2", "n3", in)
+}
+
+// Safety rule 3: a NOSPACE alarm in the middle holds the swap, `regrade status`
+// names it, and the swap goes on when it is cleared.
+func Test_alarm_mid_swap(t *testing.T) {
+	s, out, in := troubled(t)
+	ctx := t.Context()
+	s.outage = true // etcd takes no writes under the alarm
+	s.must(s.RunRunner(ctx, "hold", in))
+	s.ask(out, in)
+	s.awaitState("wait")
+	s.must(s.Alarm(ctx, s.Host("n2"), true))
+	s.eventually(soon, "regrade status to name the alarm", func(ctx context.Context) (bool, string) {
+		o, err := s.CLI(ctx, "status")
+		if err != nil {
+			return false, err.Error()
+		}
+		return strings.Contains(o.Stdout, "NOSPACE"), o.Stdout + o.Stderr
+	})
+	s.must(s.Alarm(ctx, s.Host("n2"), false))
+	s.must(s.EndPod(ctx, "hold"))
+	s.ends(out, in, fleet.OutcomeCompleted)
+	s.backAsAgent(out)
+	list, err := s.api().CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	s.must(err)
+	if len(list.Items) != 4 {
+		t.Errorf("%d Nodes", len(list.Items))
+	}
+	s.end("n2", "n3", in)
+}
