@@ -51,6 +51,7 @@ type Pod struct {
 	Ends time.Time
 
 	evicted time.Time
+	bound   time.Time // zero: it was there from the beginning
 }
 
 func newAPI() *API {

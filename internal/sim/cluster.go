@@ -18,6 +18,7 @@ import (
 type Cluster struct {
 	w    *World
 	from string
+	gate Gate
 }
 
 // Controller is the API as the controller sees it.
@@ -33,6 +34,9 @@ func (c *Cluster) read(ctx context.Context, what string, f func() error) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
+	if err := c.gate.pass(what); err != nil {
+		return err
+	}
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
 	if err := c.w.request(c.from, what); err != nil {
@@ -47,7 +51,7 @@ func (c *Cluster) write(ctx context.Context, what, node string, may func() error
 		if err := may(); err != nil {
 			return fmt.Errorf("%s: %w", what, err)
 		}
-		return c.w.effect(Effect{By: c.from, What: what, Node: node}, func() error { do(); return nil })
+		return c.w.apiWrite(Effect{By: c.from, What: what, Node: node}, do)
 	})
 }
 
@@ -148,11 +152,10 @@ func (c *Cluster) Evict(ctx context.Context, pod observe.Pod) (refusal string, e
 		if refusal = p.Blocked; refusal != "" {
 			return nil
 		}
-		return c.w.effect(Effect{By: c.from, What: "evict " + pod.Name, Node: p.Node}, func() error {
+		return c.w.apiWrite(Effect{By: c.from, What: "evict " + pod.Name, Node: p.Node}, func() {
 			if p.evicted.IsZero() {
 				p.evicted, p.Terminating = c.w.now, true
 			}
-			return nil
 		})
 	})
 	return refusal, err
@@ -230,7 +233,12 @@ func (c *Cluster) Snapshots(ctx context.Context) (s []swap.Snapshot, err error) 
 }
 
 // Date implements observe.Cluster.
-func (c *Cluster) Date() time.Time { return c.w.Now().UTC().Truncate(time.Second) }
+func (c *Cluster) Date() time.Time {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	c.w.follow()
+	return c.w.date().UTC().Truncate(time.Second)
+}
 
 // describe names a patch's changes, sorted, for the log of events.
 func describe(p execute.NodePatch) string {

@@ -55,7 +55,7 @@ func (a *HostAPI) ask(ctx context.Context, what string, f func(h, server *Host) 
 // Read implements hostd.API.
 func (a *HostAPI) Read(ctx context.Context) (v hostapi.View, err error) {
 	err = a.ask(ctx, "read node and lease", func(h, s *Host) error {
-		v = hostapi.View{Date: a.m.w.now, Server: a.m.w.joinURL(s), Lease: a.m.w.api.Lease}
+		v = hostapi.View{Date: a.m.w.date(), Server: a.m.w.joinURL(s), Lease: a.m.w.api.Lease}
 		if n := a.m.w.api.node(h.Name); n != nil {
 			own := n.read().Node
 			v.Self = &own
@@ -67,7 +67,10 @@ func (a *HostAPI) Read(ctx context.Context) (v hostapi.View, err error) {
 
 // Nodes implements hostd.API: what the watch last showed, where there is one.
 func (a *HostAPI) Nodes(ctx context.Context) ([]hostapi.Node, error) {
-	err := a.ask(ctx, "list nodes", func(_, _ *Host) error {
+	err := a.ask(ctx, "list nodes", func(h, _ *Host) error {
+		if a.m.w.now.Before(h.watchUntil) {
+			return ErrUnreachable // the watch is late; what it last showed is all there is
+		}
 		a.nodes = nil
 		for _, name := range a.m.w.api.names() {
 			n := a.m.w.api.node(name).read()
@@ -93,9 +96,8 @@ func (a *HostAPI) WriteReport(ctx context.Context, r status.Report) error {
 		if r.Step != "" {
 			what = fmt.Sprintf("report: %s %s %s", r.Step, r.Phase, r.Code)
 		}
-		return a.m.w.effect(Effect{By: h.Name, What: what, Node: h.Name}, func() error {
+		return a.m.w.apiWrite(Effect{By: h.Name, What: what, Node: h.Name}, func() {
 			a.m.w.api.setKeys(fleet.ConfigMapActuators, map[string]*string{h.Name: &text})
-			return nil
 		})
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/exadev/regrade/internal/controller"
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/hostd"
+	"github.com/exadev/regrade/internal/lease"
 	"github.com/exadev/regrade/internal/sim"
 	"github.com/exadev/regrade/internal/status"
 	"github.com/exadev/regrade/internal/swap"
@@ -32,7 +33,6 @@ type run struct {
 	boss        *actor
 	daemons     map[string]*actor
 	names       []string
-	last        swap.Action
 	turn        controller.Turn
 	// swaps are the ids of the swaps that were seen under way.
 	swaps map[fleet.SwapID]bool
@@ -44,14 +44,15 @@ type run struct {
 	// disagreed is set when an observation in another order was decided otherwise.
 	disagreed string
 	due       []dueAt
-}
-
-// actor is a process that passes when it is due.
-type actor struct {
-	name string
-	due  time.Time
-	pass func() (wait time.Duration)
-	boot int // of the host it runs on
+	copies    []sim.Documents
+	clock     map[string]time.Duration // how far each host's clock is off
+	gone      map[string]bool          // hosts that never return
+	person    bool                     // somebody changed what regrade does not put right
+	jobs      int
+	// alter breaks a rule on purpose.
+	alter    func(swap.Decision) swap.Decision
+	oldLease bool
+	steps    int
 }
 
 // shortPolicy has bounds short enough for many runs. The learner stall is
@@ -78,7 +79,8 @@ func newRun(cfg sim.Config) (*run, error) {
 		return nil, err
 	}
 	r := &run{w: w, policy: p, ctx: context.Background(), names: w.Names(), daemons: map[string]*actor{}, swaps: map[fleet.SwapID]bool{}, kill: map[string]int{},
-		rng: rand.New(rand.NewPCG(cfg.Seed, 1))}
+		rng: rand.New(rand.NewPCG(cfg.Seed, 1)), clock: map[string]time.Duration{}, gone: map[string]bool{}}
+	r.copies = append(r.copies, w.Copy())
 	r.hostd = hostd.DefaultPolicy()
 	r.hostd.OperationTimeout, r.hostd.SnapshotTimeout = p.OperationTimeout, p.SnapshotTimeout
 	r.hostd.JoinURLs = w.JoinURLs()
@@ -92,22 +94,26 @@ func newRun(cfg sim.Config) (*run, error) {
 // newController starts a controller with a new id; the old one is gone.
 func (r *run) newController() {
 	r.controllers++
-	c := controller.New(r.w.Controller(), controller.Rules{Next: r.next, MayRemove: swap.MayRemove}, controller.Settings{
+	a := &actor{name: "controller", due: time.Now()}
+	c := controller.New(r.w.Controller().Through(a.gate), controller.Rules{Next: r.next, MayRemove: swap.MayRemove}, controller.Settings{
 		Self: fmt.Sprintf("controller-%d", r.controllers), Policy: r.policy, LeaseDuration: 3 * r.policy.OperationTimeout,
 		Protected: func(l map[string]string) bool {
 			k, v, _ := strings.Cut(fleet.DefaultRunnerSelector, "=")
 			return l[k] == v
 		},
 	})
-	r.boss = &actor{name: "controller", due: time.Now()}
-	r.boss.pass = func() time.Duration {
+	r.boss = a
+	var last swap.Action
+	a.pass = func() time.Duration {
 		t := c.Pass(r.ctx)
-		r.turn = t
+		if a == r.boss {
+			r.turn = t
+		}
 		if t.Decision.Swap != nil {
 			r.swaps[t.Decision.Swap.ID] = true
 		}
-		again := t.Decision.Action.Kind == r.last.Kind && t.Decision.Action.Node == r.last.Node && t.Decision.Action.Step == r.last.Step
-		r.last = t.Decision.Action
+		again := t.Decision.Action.Kind == last.Kind && t.Decision.Action.Node == last.Node && t.Decision.Action.Step == last.Step
+		last = t.Decision.Action
 		switch {
 		case t.Acted && !again:
 			return 50 * time.Millisecond
@@ -125,6 +131,9 @@ func (r *run) next(o swap.Observation, p swap.Policy) swap.Decision {
 	d := swap.Next(o, p)
 	if diff := cmp.Diff(d, swap.Next(r.shuffled(o), p)); diff != "" && r.disagreed == "" {
 		r.disagreed = fmt.Sprintf("in state %s another order of the same facts gives another decision (-sorted +shuffled):\n%s", d.State, diff)
+	}
+	if r.alter != nil {
+		d = r.alter(d)
 	}
 	return d
 }
@@ -154,11 +163,17 @@ func shuffle[T any](rng *rand.Rand, s []T) {
 }
 
 func (r *run) newDaemon(name string) {
+	if old := r.daemons[name]; old != nil {
+		old.kill()
+	}
+	a := &actor{name: name, due: time.Now()}
+	off := r.clock[name]
 	d := hostd.New(hostd.Settings{
 		Node: name, Policy: r.hostd,
-		Host: r.w.Machine(name), API: r.w.HostAPI(name), Etcd: r.w.HostEtcd(name), Ways: r.w.Ways(name), Lock: r.w.HostLock(name),
+		Host: r.w.Machine(name).Through(a.gate), API: r.w.HostAPI(name).Through(a.gate), Etcd: r.w.HostEtcd(name).Through(a.gate),
+		Ways: r.w.Ways(name), Lock: r.w.HostLock(name),
+		Now: func() time.Time { return time.Now().Add(off) },
 	})
-	a := &actor{name: name, due: time.Now()}
 	r.w.Inspect(name, func(h *sim.Host) { a.boot = h.Boots })
 	a.pass = func() time.Duration {
 		wake, _ := d.Pass(r.ctx)
@@ -194,13 +209,24 @@ func (r *run) step() {
 		delete(r.kill, next.name)
 		r.w.KillAfter(n)
 	}
-	wait := next.pass()
+	wait := next.turn()
+	if next == r.boss && next.asleep && next.replaced {
+		next.name = "ghost"
+		r.ghosts = append(r.ghosts, next)
+		r.newController()
+		r.later(next.stop+time.Minute, func() { r.bury(next) })
+	}
+	r.steps++
+	if r.steps%40 == 0 {
+		r.copies = append(r.copies, r.w.Copy())
+	}
 	next.due = time.Now().Add(max(wait, 50*time.Millisecond))
 	if !dies {
 		return
 	}
 	r.w.Revive()
 	if next == r.boss {
+		next.kill()
 		r.newController()
 		r.boss.due = time.Now().Add(10 * time.Second) // a pod takes its time
 	} else if _, ok := r.daemons[next.name]; ok {
@@ -208,6 +234,12 @@ func (r *run) step() {
 		r.newDaemon(next.name)
 		r.daemons[next.name].due = time.Now().Add(5 * time.Second)
 	}
+}
+
+// bury ends a controller that was thought dead.
+func (r *run) bury(ghost *actor) {
+	ghost.kill()
+	r.ghosts = slices.DeleteFunc(r.ghosts, func(g *actor) bool { return g == ghost })
 }
 
 // later does something once d has passed.
@@ -279,7 +311,7 @@ func (r *run) status() *status.Status {
 // idle says whether nothing is asked for and nothing is under way.
 func (r *run) idle() bool {
 	l, err := r.w.Controller().Lease(r.ctx)
-	if err != nil || l.Holder != "" {
+	if err != nil || l.Holder != "" && !r.leftLease(l.Lease) {
 		return false
 	}
 	cm, err := r.w.Controller().ConfigMap(r.ctx, fleet.ConfigMapStatus)
@@ -301,7 +333,7 @@ func (r *run) idle() bool {
 // settle passes until nothing is under way, and says whether that came.
 func (r *run) settle(within time.Duration) bool {
 	for end := time.Now().Add(within); time.Now().Before(end); {
-		if r.idle() && r.clean() {
+		if r.idle() && len(r.left()) == 0 {
 			return true
 		}
 		r.spend(5 * time.Second)
@@ -309,12 +341,16 @@ func (r *run) settle(within time.Duration) bool {
 	return r.idle()
 }
 
-// clean says whether nothing of a swap is left behind.
-func (r *run) clean() bool {
-	for _, c := range r.w.Clean() {
-		if !strings.Contains(c, staleMember) {
-			return false
-		}
-	}
-	return true
+// leftLease: a Lease that was put back from a backup has run out and is nobody's.
+func (r *run) leftLease(l lease.Lease) bool {
+	return r.oldLease && l.At(r.w.Controller().Date()) == lease.Expired
+}
+
+// left is what of a swap is left behind: not what was there before, where no swap
+// came to it, nor a Lease put back from a backup, which runs out.
+func (r *run) left() []string {
+	l, err := r.w.Controller().Lease(r.ctx)
+	return slices.DeleteFunc(r.w.Clean(), func(c string) bool {
+		return strings.Contains(c, staleMember) || strings.HasPrefix(c, "the Lease") && err == nil && r.leftLease(l.Lease)
+	})
 }

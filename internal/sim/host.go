@@ -41,6 +41,11 @@ type Host struct {
 	Data  Data
 	Units map[fleet.Role]*Unit
 
+	// watchUntil is until when the host's watch of the Nodes shows nothing new.
+	watchUntil time.Time
+	// registered is the start of the kubelet that has registered the Node.
+	registered time.Time
+
 	first fleet.Role
 	certs bool // etcd's client certificate is there
 	locks int  // who holds the host lock: 0 or 1
@@ -75,7 +80,8 @@ type Unit struct {
 
 	restartAt time.Time
 	stopping  bool
-	again     bool // a start is queued behind the stop
+	again     bool      // a start is queued behind the stop
+	stopped   time.Time // when the process last ended because it was asked to
 }
 
 // serverRun is what a running server process knows.
@@ -333,6 +339,9 @@ func (w *World) stopUnit(h *Host, role fleet.Role) {
 
 // exit ends a process: by itself, killed, or stopped.
 func (w *World) exit(h *Host, u *Unit, gracefully bool) {
+	if u.Process && gracefully {
+		u.stopped = w.now
+	}
 	u.Process, u.Ready, u.stopping = false, false, false
 	if u.Role == fleet.RoleServer {
 		w.etcd.Stop(h.Name, gracefully)
@@ -410,8 +419,11 @@ func (w *World) tickAgent(h *Host) {
 // tickKubelet renews the Node while a process with a kubelet reaches an API.
 func (w *World) tickKubelet(h *Host) {
 	alive := h.Units[fleet.RoleAgent].Ready || w.serverKubelet(h)
-	n := w.api.node(h.Name)
-	if !alive || n == nil || !w.apiAnswers(h.Name) {
+	if !alive || !w.apiAnswers(h.Name) {
+		return
+	}
+	n := w.register(h)
+	if n == nil {
 		return
 	}
 	if !n.Ready {

@@ -31,6 +31,8 @@ const (
 	OthersLease         Invariant = "21 no action while the Lease is another's"
 	OperatorsCordon     Invariant = "27 the operator's cordon is kept"
 	NodeKept            Invariant = "K the Node's uid and node name stay"
+	AsBefore            Invariant = "6 a swap published as rolled back or abandoned leaves the members it began with"
+	Exchanged           Invariant = "5 a swap published as completed has IN voting and OUT gone"
 )
 
 // Violation is an invariant that did not hold.
@@ -54,13 +56,18 @@ type guard struct {
 	violations []Violation
 	// ids of each swap's record, as seen on a Node.
 	records map[fleet.SwapID]status.Record
-	voters  map[fleet.MemberID]string // committed voters at the last look, by host
-	down    map[string]time.Time      // voters' hosts whose etcd does not answer, since when
-	ours    map[string]time.Time      // servers that a daemon stopped, and when
+	voters  map[fleet.MemberID]string    // committed voters at the last look, by host
+	down    map[fleet.MemberID]time.Time // voters whose etcd does not answer, since when
+	ours    map[string]time.Time         // servers that a daemon stopped, and when
 	quorate bool
 	uid     map[string]string
-	// Operator holds the Nodes that a person cordoned.
+	// operator holds the Nodes that a person cordoned, deleted those that a person
+	// deleted, third the members that a person added or asked to go.
 	operator map[string]bool
+	deleted  map[string]bool
+	third    map[fleet.MemberID]bool
+	members  // what each swap began with, and how it ended
+	jobs     // what ended agents and pods
 }
 
 // Guard watches the invariants from now on.
@@ -68,8 +75,10 @@ func (w *World) Guard() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	g := &guard{
-		records: map[fleet.SwapID]status.Record{}, voters: map[fleet.MemberID]string{}, down: map[string]time.Time{},
+		records: map[fleet.SwapID]status.Record{}, voters: map[fleet.MemberID]string{}, down: map[fleet.MemberID]time.Time{},
 		ours: map[string]time.Time{}, quorate: true, uid: map[string]string{}, operator: map[string]bool{},
+		deleted: map[string]bool{}, third: map[fleet.MemberID]bool{},
+		members: newMembers(), jobs: newJobs(),
 	}
 	for name, n := range w.api.Nodes {
 		g.uid[name] = n.UID
@@ -118,6 +127,8 @@ func (g *guard) look(w *World, e Event) {
 	g.lookHosts(w, e)
 	g.lookMembers(w, e)
 	g.lookEffect(w, e)
+	g.lookOutcome(w, e)
+	g.lookJobs(w, e)
 }
 
 // current is the record of the swap under way, from any Node that carries it.
@@ -142,7 +153,7 @@ func (g *guard) lookNodes(w *World, e Event) {
 				g.records[r.ID] = r
 			}
 		}
-		if n.UID != g.uid[name] {
+		if n.UID != g.uid[name] && !g.deleted[name] {
 			g.fail(NodeKept, e, "the uid of %s was %s and is %s", name, g.uid[name], n.UID)
 		}
 		if g.operator[name] && !n.Unschedulable {
@@ -169,8 +180,13 @@ func (g *guard) lookHosts(w *World, e Event) {
 }
 
 // answers says whether a member runs and the others reach it.
-func (w *World) answers(h *Host) bool {
-	return h != nil && h.Up && !h.Paused && !h.Isolated && !h.PeerBlocked && w.etcd.Local(h.Name).Answers
+func (w *World) answers(m status.Member) bool {
+	h := w.memberHost(m)
+	if h == nil || !h.Up || h.Paused || h.Isolated || h.PeerBlocked {
+		return false
+	}
+	l := w.etcd.Local(h.Name)
+	return l.Answers && l.ID == m.ID
 }
 
 func (g *guard) lookMembers(w *World, e Event) {
@@ -185,18 +201,23 @@ func (g *guard) lookMembers(w *World, e Event) {
 			name = h.Name
 		}
 		voters[m.ID] = name
-		if w.answers(w.host(name)) {
+		if w.answers(m) {
 			up++
-			delete(g.down, name)
+			delete(g.down, m.ID)
 			delete(g.ours, name)
-		} else if g.down[name].IsZero() {
-			g.down[name] = w.now
+		} else if g.down[m.ID].IsZero() {
+			g.down[m.ID] = w.now
 		}
 	}
 	rec := g.current(w)
 	for id, name := range g.voters {
 		if _, still := voters[id]; still {
 			continue
+		}
+		down := g.down[id]
+		delete(g.down, id)
+		if g.third[id] {
+			continue // a person's doing
 		}
 		if len(g.voters) <= 2 {
 			g.fail(NoRemovalAtTwo, e, "%s was removed while there were %d voters", name, len(g.voters))
@@ -205,10 +226,9 @@ func (g *guard) lookMembers(w *World, e Event) {
 			g.fail(StayingVotersKept, e, "%s (%s) is a voter no more", name, id)
 		}
 		// The one removed must not have been what made the quorum.
-		if down, since := g.longestDown(voters); up < quorum.Need(len(voters)) && since.Before(w.now.Add(-slack)) {
-			g.fail(QuorumKept, e, "%s was removed with %s down since %s", name, down, since.Format(time.TimeOnly))
+		if other, since := g.longestDown(voters); up < quorum.Need(len(voters)) && since.Before(w.now.Add(-slack)) {
+			g.fail(QuorumKept, e, "%s (down since %s) was removed with %s down since %s", name, down.Format(time.TimeOnly), other, since.Format(time.TimeOnly))
 		}
-		delete(g.down, name)
 	}
 	g.voters = voters
 	quorate := up >= quorum.Need(len(voters))
@@ -217,8 +237,9 @@ func (g *guard) lookMembers(w *World, e Event) {
 			if !g.isVoter(name) {
 				continue
 			}
-			for other, since := range g.down {
-				if other != name && g.isVoter(other) && g.ours[other].IsZero() && since.Before(stopped.Add(-slack)) {
+			for id, since := range g.down {
+				other := g.voters[id]
+				if other != name && other != "" && g.ours[other].IsZero() && since.Before(stopped.Add(-slack)) && !g.third[id] {
 					g.fail(QuorumKept, e, "%d of %d voters are up: %s was stopped at %s with %s down since %s",
 						up, len(voters), name, stopped.Format(time.TimeOnly), other, since.Format(time.TimeOnly))
 				}
@@ -240,8 +261,8 @@ func (g *guard) isVoter(name string) bool {
 // longestDown is the voter of these that has been down the longest.
 func (g *guard) longestDown(voters map[fleet.MemberID]string) (string, time.Time) {
 	name, since := "", time.Time{}
-	for _, n := range voters {
-		if at, down := g.down[n]; down && (name == "" || at.Before(since)) {
+	for id, n := range voters {
+		if at, down := g.down[id]; down && (name == "" || at.Before(since)) {
 			name, since = n, at
 		}
 	}
@@ -260,7 +281,7 @@ func (g *guard) lookEffect(w *World, e Event) {
 		return
 	}
 	l := w.api.Lease
-	if e.By == controllerName && strings.HasPrefix(e.What, "patch node") && l.At(w.now) == lease.Held && l.Holder != fleet.LeaseHolder {
+	if e.By == controllerName && strings.HasPrefix(e.What, "patch node") && l.At(w.date()) == lease.Held && l.Holder != fleet.LeaseHolder {
 		g.fail(OthersLease, e, "the Lease is held by %s", l.Holder)
 	}
 	h := w.host(e.By)
@@ -282,13 +303,8 @@ func (g *guard) lookEffect(w *World, e Event) {
 	if effect == "start" {
 		return
 	}
-	if !g.concerns(h.Name) {
+	if !g.concerns(h.Name) && !g.deletedIn(h.Name) {
 		g.fail(OnlyTheTwo, e, "%s is in no swap", h.Name)
-	}
-	for _, p := range w.api.Pods {
-		if p.Node == h.Name && w.protected(p) && role == string(fleet.RoleAgent) {
-			g.fail(NoProtectedEviction, e, "%s of the %s while pod %s runs", effect, role, p.Name)
-		}
 	}
 }
 
@@ -315,20 +331,23 @@ func (g *guard) lookK3s(w *World, e Event) {
 	}
 	members, _ := w.etcd.Members()
 	rec := g.current(w)
-	if rec == nil || rec.In != e.Node {
+	switch {
+	case rec == nil || rec.In != e.Node:
 		g.fail(NoChangeBeside, e, "%s joins and is not the newcomer of a swap", e.Node)
+	case g.ended[rec.ID] != "":
+		g.fail(NoChangeBeside, e, "%s joins and its swap was %s before", e.Node, g.ended[rec.ID])
 	}
 	voters, up := 0, 0
 	for _, m := range members {
 		h := w.memberHost(m)
 		if m.Learner {
-			if h == nil || h.Name != e.Node {
+			if (h == nil || h.Name != e.Node) && !g.third[m.ID] {
 				g.fail(NoChangeBeside, e, "another learner is there")
 			}
 			continue
 		}
 		voters++
-		if h != nil && (w.answers(h) || w.now.Sub(g.down[h.Name]) < slack) {
+		if w.answers(m) || w.now.Sub(g.down[m.ID]) < slack {
 			up++
 		}
 	}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"testing"
 	"time"
@@ -84,6 +85,16 @@ func TestEachInvariantIsNoticedWhenItIsBroken(t *testing.T) {
 			h.w.AddPod(Pod{Node: "s1", Pod: observe.Pod{Name: "job", Labels: map[string]string{"actions-ephemeral-runner": "True"}}})
 			h.must(h.w.Machine("s1").Stop(ctx, fleet.RoleAgent))
 		},
+		AsBefore: func(h hand) {
+			h.lease("v1", "s1")
+			h.join("s1")
+			h.until("a learner", time.Minute, func() bool { return h.entry("s1") != nil })
+			h.publish(fleet.OutcomeRolledBack, "v1", "s1")
+		},
+		Exchanged: func(h hand) {
+			h.lease("v1", "s1")
+			h.publish(fleet.OutcomeCompleted, "v1", "s1")
+		},
 		OthersLease: func(h hand) {
 			h.must(h.w.Controller().PutLease(ctx, "", lease.Lease{Holder: "v2", RenewTime: h.w.now, Duration: time.Hour}))
 			h.annotate("v1", "a", "b")
@@ -101,6 +112,55 @@ func TestEachInvariantIsNoticedWhenItIsBroken(t *testing.T) {
 			h.w.Guard()
 			breakIt(h)
 			if !slices.ContainsFunc(h.w.Violations(), func(v Violation) bool { return v.Invariant == want }) {
+				t.Fatalf("not noticed; noticed were %v", h.w.Violations())
+			}
+		})
+	}
+}
+
+// lease takes the Lease for a swap; publish says how it ended.
+func (h hand) lease(out, in string) {
+	h.t.Helper()
+	l := lease.Lease{Holder: fleet.LeaseHolder, RenewTime: h.w.now, Duration: time.Hour, Annotations: map[string]string{
+		fleet.LeaseSwapID: string(fleet.NewSwapID(h.w.cfg.Start, out, in)),
+	}}
+	h.must(h.w.Controller().PutLease(context.Background(), "", l))
+}
+
+func (h hand) publish(o fleet.Outcome, out, in string) {
+	h.t.Helper()
+	raw, err := json.Marshal(status.Status{Protocol: status.Protocol, At: h.w.now, Target: 3, LastSwap: &status.LastSwap{
+		ID: fleet.NewSwapID(h.w.cfg.Start, out, in), Out: out, In: in, Outcome: o, EndedAt: h.w.now,
+	}})
+	h.must(err)
+	text := string(raw)
+	h.must(h.w.Controller().PatchConfigMap(context.Background(), fleet.ConfigMapStatus, "", map[string]*string{fleet.KeyStatus: &text}))
+}
+
+// No job is cut, whatever way leads there.
+func TestEachWayToCutAJobIsNoticed(t *testing.T) {
+	ctx := context.Background()
+	for name, cut := range map[string]func(hand){
+		"an eviction": func(h hand) {
+			_, err := h.w.Controller().Evict(ctx, observe.Pod{UID: "job", Name: "job"})
+			h.must(err)
+		},
+		"a deletion":     func(h hand) { h.w.api.Pods = nil; h.after(time.Second) },
+		"an agent stop":  func(h hand) { h.must(h.w.Machine("s1").Stop(ctx, fleet.RoleAgent)) },
+		"a queued stop":  func(h hand) { h.w.stopUnit(h.w.host("s1"), fleet.RoleAgent); h.after(time.Second) },
+		"its containers": func(h hand) { h.must(h.w.Machine("s1").KillShims(ctx)) },
+		"a restart without a kubelet": func(h hand) {
+			h.w.api.Pods[0].Node = "v1"
+			h.must(h.w.Machine("v1").SetLevel(ctx, fleet.LevelEtcdOnly))
+			h.must(h.w.Machine("v1").Restart(ctx))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := start(t)
+			h.w.AddPod(Pod{Node: "s1", Pod: observe.Pod{Name: "job", UID: "job", Labels: map[string]string{"actions-ephemeral-runner": "True"}}})
+			h.w.Guard()
+			cut(h)
+			if !slices.ContainsFunc(h.w.Violations(), func(v Violation) bool { return v.Invariant == NoProtectedEviction }) {
 				t.Fatalf("not noticed; noticed were %v", h.w.Violations())
 			}
 		})

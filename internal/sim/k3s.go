@@ -135,6 +135,7 @@ func (w *World) tickMemberController() {
 		}
 		w.handleRemoval(n)
 	}
+	w.tickDeletions()
 }
 
 func (w *World) handleRemoval(n *Node) {
@@ -156,12 +157,7 @@ func (w *World) handleRemoval(n *Node) {
 	if err != nil {
 		return
 	}
-	var victim *status.Member
-	for i, m := range members {
-		if m.Name == member && len(m.PeerURLs) > 0 && hostOf(m.PeerURLs[0]) == address {
-			victim = &members[i]
-		}
-	}
+	victim := named(members, member, address)
 	if victim != nil {
 		if err := w.removeMember(members, *victim); errors.Is(err, ErrNotEnough) {
 			delete(n.Annotations, fleet.AnnotationEtcdRemove)
@@ -182,6 +178,16 @@ func (w *World) handleRemoval(n *Node) {
 	} else {
 		w.k3sDid("member removed", n.Name)
 	}
+}
+
+// named is the member that k3s takes a Node's annotations for, nil when none is.
+func named(members []status.Member, name, address string) *status.Member {
+	for i, m := range members {
+		if m.Name == name && len(m.PeerURLs) > 0 && hostOf(m.PeerURLs[0]) == address {
+			return &members[i]
+		}
+	}
+	return nil
 }
 
 func (w *World) removeMember(members []status.Member, victim status.Member) error {

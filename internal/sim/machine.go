@@ -16,6 +16,7 @@ import (
 type Machine struct {
 	w    *World
 	name string
+	gate Gate
 }
 
 // Machine returns the platform port of a host.
@@ -27,6 +28,9 @@ var _ platform.Host = (*Machine)(nil)
 func (m *Machine) on(ctx context.Context, what string, f func(*Host) error) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
+	}
+	if err := m.gate.pass(what); err != nil {
+		return err
 	}
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()

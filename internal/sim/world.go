@@ -92,6 +92,11 @@ type World struct {
 	cut  bool
 	left int
 
+	// dateOff is how far the API servers' clock is off; failing are the clients
+	// whose writes fail.
+	dateOff time.Duration
+	failing map[string]failing
+
 	log    []Event
 	watch  []func(Event)
 	guard  *guard
@@ -134,6 +139,8 @@ func New(cfg Config) (*World, error) {
 		api:  newAPI(),
 		k3s:  k3s{removedAt: map[fleet.MemberID]time.Time{}, unstarted: map[fleet.MemberID]time.Time{}},
 		left: -1,
+
+		failing: map[string]failing{},
 	}
 	w.nextTick = w.now.Add(cfg.Tick)
 	w.etcd = cfg.Datastore
@@ -153,7 +160,8 @@ func New(cfg Config) (*World, error) {
 	return w, nil
 }
 
-// Now is the virtual time, which is also the API server's Date.
+// Now is the virtual time, which is also the API server's Date unless a fault
+// has set that off.
 func (w *World) Now() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,0 +1,116 @@
+package sim_test
+
+import (
+	"strings"
+	"time"
+
+	"github.com/exadev/regrade/internal/sim"
+)
+
+// actor is a process that passes when it is due. A pass can be stopped between
+// any two of its calls, so that what it has read is old by the time it acts:
+// the pass then lives in a goroutine of its own, and only one of all ever runs.
+type actor struct {
+	name string
+	due  time.Time
+	pass func() (wait time.Duration)
+	boot int // of the host it runs on
+
+	// The next pass stops before its call number at, or before the first whose
+	// words contain what, for so long.
+	armed bool
+	at    int
+	what  string
+	stop  time.Duration
+
+	calls  int
+	parked chan struct{} // the pass has stopped
+	resume chan struct{}
+	ended  chan time.Duration
+	asleep bool
+	dead   bool // what it still calls fails
+	// replaced: another controller is started when this one stops.
+	replaced bool
+}
+
+// stall arms the next pass.
+func (a *actor) stall(at int, what string, d time.Duration) {
+	if a.asleep {
+		return
+	}
+	a.armed, a.at, a.what, a.stop = true, at, what, d
+}
+
+// gate is asked before each call of the process.
+func (a *actor) gate(what string) error {
+	if a.dead {
+		return sim.ErrKilled
+	}
+	if !a.armed {
+		return nil
+	}
+	a.calls++
+	if a.what != "" && !strings.Contains(what, a.what) || a.what == "" && a.calls <= a.at {
+		return nil
+	}
+	a.armed = false
+	a.parked <- struct{}{}
+	<-a.resume
+	if a.dead {
+		return sim.ErrKilled
+	}
+	return nil
+}
+
+// turn lets the process pass, or go on with the pass in which it had stopped,
+// and returns when it is due again.
+func (a *actor) turn() time.Duration {
+	switch {
+	case a.asleep:
+		a.asleep = false
+		a.resume <- struct{}{}
+	case a.armed:
+		a.calls = 0
+		a.parked, a.resume, a.ended = make(chan struct{}), make(chan struct{}), make(chan time.Duration)
+		go func() { a.ended <- a.pass() }()
+	default:
+		return a.pass()
+	}
+	select {
+	case wait := <-a.ended:
+		if a.what != "" {
+			return wait // it had no such call: the next pass may have
+		}
+		a.armed = false
+		return wait
+	case <-a.parked:
+		a.asleep = true
+		return a.stop
+	}
+}
+
+// kill ends the process where it has stopped.
+func (a *actor) kill() {
+	a.dead, a.armed = true, false
+	if a.asleep {
+		a.turn()
+	}
+}
+
+// release lets every process that has stopped in a pass go on to the end of it.
+func (r *run) release() {
+	for _, a := range append(r.ghosts, r.boss) {
+		r.goOn(a)
+	}
+	for _, n := range r.names {
+		r.goOn(r.daemons[n])
+	}
+}
+
+func (r *run) goOn(a *actor) {
+	a.armed = false
+	if a.asleep {
+		a.turn()
+		a.due = time.Now()
+	}
+}
