@@ -201,7 +201,7 @@ func well() clustertest.State {
 			node.Labels[fleet.LabelEtcd], node.EtcdIsVoter = "true", "True"
 			r.Role, r.Preflight, r.MemberID, r.ClusterID = fleet.RoleServer, nil, members[i].ID, 0xc
 			r.Etcd = &status.EtcdView{Linearizable: true, ClusterID: 0xc, Leader: 1, Members: members, Version: "3.6.6"}
-			r.Standbys = []status.Dial{{Node: "n4", OK: true}}
+			r.Standbys, r.AsAgent = []status.Dial{{Node: "n4", OK: true}}, &status.Preflight{OK: true}
 		}
 		s.Nodes[n] = observe.Node{Node: node}
 		s.Beats[n] = observe.Heartbeat{BootID: "b", Counter: "1", Renewed: when}
@@ -258,7 +258,11 @@ func change(s *clustertest.State, arg string) {
 		if err != nil {
 			panic(err)
 		}
-		r.Preflight = &status.Preflight{Problems: []status.Problem{{Code: "NotStaged", Sentence: "there is no server.yaml"}}}
+		if r.Role == fleet.RoleServer {
+			r.AsAgent = &status.Preflight{Problems: []status.Problem{{Code: "AgentNotStaged", Sentence: "there is no agent.yaml"}}}
+		} else {
+			r.Preflight = &status.Preflight{Problems: []status.Problem{{Code: "NotStaged", Sentence: "there is no server.yaml"}}}
+		}
 		reports[name] = text(r)
 	case "pod":
 		s.Pods = append(s.Pods, clustertest.Pod{Node: name, Pod: observe.Pod{Namespace: "ns", Name: "db", UID: "1", Owner: "StatefulSet"}, Budget: "budget db needs 2"})

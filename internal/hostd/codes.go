@@ -16,6 +16,8 @@ const (
 	CodeNoLeadTarget    = "NoLeadTarget"
 	CodeNoCondition     = "NoStartCondition"
 	CodeNoAgent         = "AgentNotStaged"
+	CodeDatastoreMount  = "DatastoreMount"
+	CodeNoOwnJoinURL    = "NoOwnJoinURL"
 	CodeMemberRemoved   = "MemberRemoved"
 	CodeTooFewVoters    = "TooFewVoters"
 

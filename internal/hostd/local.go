@@ -42,10 +42,8 @@ func MayDemote(f Facts) (Problem, bool) {
 	switch {
 	case h.Files.Role != fleet.RoleServer || !h.Files.WAL || h.Files.Leaving != "":
 		return problem(CodeNotServer, "the role file says %q, a datastore is there: %t, leaving is %q: this host is no member that could be demoted", h.Files.Role, h.Files.WAL, h.Files.Leaving), false
-	case !h.Server.Conditioned || !h.Agent.Conditioned:
-		return problem(CodeNoCondition, "k3s's units do not ask `regrade host role-is` before they start"), false
-	case h.AgentProblem != "":
-		return problem(CodeNoAgent, "this host could not come back as an agent: %s", h.AgentProblem), false
+	case len(backProblems(f)) > 0:
+		return folded(backProblems(f)), false
 	case !f.Etcd.Voter():
 		return problem(CodeEtcdDown, "%s", etcdStage(f)), false
 	}

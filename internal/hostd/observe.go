@@ -117,15 +117,7 @@ func (d *Daemon) judge(ctx context.Context, f *Facts) {
 	p := d.s.Ways.Preflight(ctx, hostapi.PreflightInput{
 		Node: f.Node, Nodes: f.Nodes, Out: o.out(), JoinURLs: f.Policy.JoinURLs, Join: o.join,
 	})
-	for _, u := range []struct {
-		name string
-		ok   bool
-	}{{"server", h.Server.Conditioned}, {"agent", h.Agent.Conditioned}} {
-		if !u.ok {
-			p.Problems = append(p.Problems, status.Problem{Code: CodeNoCondition,
-				Sentence: fmt.Sprintf("the %s unit does not ask `regrade host role-is %s` before it starts", u.name, u.name)})
-		}
-	}
+	p.Problems = append(append(p.Problems, conditionProblems(*f)...), joinProblems(*f)...)
 	p.OK = len(p.Problems) == 0
 	d.preflight, f.Preflight = &p, &p
 }

@@ -23,7 +23,7 @@ func Report(f Facts, d Decision) status.Report {
 		At: f.Now.UTC(), BootID: h.Files.BootID,
 		ClusterID: h.Files.Identity.ClusterID, MemberID: h.Files.Identity.MemberID,
 		K3sVersion: h.K3sVersion,
-		Preflight:  f.Preflight, Standbys: f.Standbys,
+		Preflight:  f.Preflight, AsAgent: AsAgent(f), Standbys: f.Standbys,
 	}
 	if j.Phase == fleet.PhaseRunning || j.Phase == "" {
 		r.Code, r.Message = d.Code, d.Sentence

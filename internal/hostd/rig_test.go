@@ -62,6 +62,7 @@ type rig struct {
 	command *hostd.Command
 	lock    hostd.Lock
 	boots   int
+	joins   map[string]string // joins() when nil
 }
 
 func keys() fleet.Keys { return fleet.DefaultKeys() }
@@ -108,7 +109,9 @@ func newRig(t *testing.T, node string) *rig {
 // restart is a new daemon process on the same host.
 func (r *rig) restart() {
 	p := hostd.DefaultPolicy()
-	p.JoinURLs = joins()
+	if p.JoinURLs = r.joins; p.JoinURLs == nil {
+		p.JoinURLs = joins()
+	}
 	r.daemon = hostd.New(hostd.Settings{
 		Node: r.node, Policy: p, Host: r.host, API: r, Etcd: etcd{r}, Ways: r, Lock: r.lock,
 		Now: func() time.Time { return r.now }, Command: r.command,

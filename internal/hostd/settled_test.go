@@ -1,8 +1,11 @@
 package hostd_test
 
 import (
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/lease"
@@ -184,4 +187,79 @@ func TestACandidateThatFellBeforeItKnewItsMemberIsTakenBack(t *testing.T) { // s
 			}
 		})
 	}
+}
+
+// What would keep OUT from coming back is known before the swap, and shown at
+// every stage. The break check: leave AsAgent out of the report.
+func TestAServerReportsWhetherItCouldBeAnAgent(t *testing.T) { // safety rules 13 to 15
+	r := newRig(t, "a")
+	r.pass()
+	if p := r.report().AsAgent; p == nil || !p.OK || len(p.Problems) != 0 {
+		t.Fatalf("a server with nothing in the way: %+v", p)
+	}
+	r.host.Change(func(f *platform.Facts) {
+		f.Agent.Conditioned, f.AgentProblem, f.DatastoreProblem = false, "no token", "server/db/etcd is a mount point"
+	})
+	r.pass()
+	var codes []string
+	for _, p := range r.report().AsAgent.Problems {
+		codes = append(codes, p.Code)
+	}
+	if d := cmp.Diff([]string{"NoStartCondition", "AgentNotStaged", "DatastoreMount"}, codes); d != "" || r.report().AsAgent.OK {
+		t.Error(d)
+	}
+	d := newRig(t, "d")
+	d.pass()
+	if p := d.report().AsAgent; p != nil {
+		t.Errorf("an agent: %+v", p)
+	}
+}
+
+// join.yaml without this host's own entry: it would ask and join its own server.
+func TestAHostWithoutItsOwnJoinURLIsNotReadyForEitherRole(t *testing.T) { // safety rules 15 and 23
+	for _, node := range []string{"a", "d"} {
+		r := newRig(t, node)
+		r.joins = joins()
+		delete(r.joins, node)
+		r.restart()
+		r.pass()
+		p := r.report().AsAgent
+		if node == "d" {
+			p = r.report().Preflight
+		}
+		if p == nil || p.OK || len(p.Problems) != 1 || p.Problems[0].Code != "NoOwnJoinURL" {
+			t.Errorf("%s: %+v", node, p)
+		}
+	}
+	// A removed server that nobody asked waits: the server that answers may be its own.
+	r := newRig(t, "a")
+	r.joins = map[string]string{"c": "https://10.0.0.3:6443"}
+	r.restart()
+	r.remove(idA)
+	r.self.InternalIP = ""
+	r.host.Change(func(f *platform.Facts) { f.Files.Tombstone = true })
+	r.until("it waits", func() bool { return r.daemon.Decision().Code == "NoServerUp" })
+	if f := r.host.Facts(); f.AgentJoin != "" || f.Agent.Process {
+		t.Errorf("the agent was sent to %q", f.AgentJoin)
+	}
+}
+
+// A datastore that became a mount point after the step-down: a named wait, no
+// rename again and again.
+func TestAFinishWaitsForADatastoreThatCannotBeMoved(t *testing.T) { // safety rule 14
+	r := newRig(t, "a")
+	r.order(fleet.StepStepDown)
+	r.until("stepped down", r.settled(fleet.StepStepDown, fleet.PhaseDone))
+	r.host.Change(func(f *platform.Facts) { f.DatastoreProblem = "server/db/etcd is a mount point" })
+	r.remove(idA)
+	r.gone()
+	r.until("it waits", func() bool { return r.daemon.Decision().Code == "DatastoreMount" })
+	for range 5 {
+		r.pass()
+	}
+	if rep := r.report(); rep.Phase != fleet.PhaseRunning || rep.Code != "DatastoreMount" || slices.Contains(r.calls(), "aside") {
+		t.Errorf("report %+v, calls %v", rep, r.calls())
+	}
+	r.host.Change(func(f *platform.Facts) { f.DatastoreProblem = "" })
+	r.until("finished", r.settled(fleet.StepFinishDemote, fleet.PhaseDone))
 }

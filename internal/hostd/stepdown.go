@@ -48,10 +48,11 @@ func beginStepDown(f Facts, o order) Decision {
 	switch {
 	case !h.Files.WAL || h.Files.Tombstone || h.Files.Role != fleet.RoleServer && !leaving:
 		return refuse(f, o, problem(CodeNotServer, "the role file says %q, a datastore is there: %t: this host is no member that could step down", h.Files.Role, h.Files.WAL))
-	case !h.Server.Conditioned || !h.Agent.Conditioned:
-		return refuse(f, o, problem(CodeNoCondition, "k3s's units do not ask `regrade host role-is` before they start: the role would not survive a restart"))
-	case h.AgentProblem != "" && !leaving:
-		return refuse(f, o, problem(CodeNoAgent, "this host could not come back as an agent: %s", h.AgentProblem))
+	case len(conditionProblems(f)) > 0:
+		return refuse(f, o, folded(conditionProblems(f)))
+	case len(backProblems(f)) > 0 && !leaving:
+		// The controller was told beforehand; it may have changed since.
+		return refuse(f, o, folded(backProblems(f)))
 	case f.leads():
 		if _, p := leadTarget(f, o); p.is() {
 			return refuse(f, o, p)

@@ -115,6 +115,8 @@ func toAgent(f Facts, o order) Decision {
 		return effect(Effect{Kind: Leave})
 	case h.Files.Joining.Swap != "":
 		return effect(Effect{Kind: Join})
+	case h.Datastore && h.DatastoreProblem != "":
+		return hold(CodeDatastoreMount, "%s", h.DatastoreProblem)
 	case h.Datastore:
 		return effect(Effect{Kind: MoveAside})
 	case h.Files.Identity.MemberID != 0:
@@ -210,6 +212,9 @@ func joinURL(f Facts, server string) (node, join string) {
 	}
 	if slices.Contains(f.addresses(), u.Hostname()) || u.Hostname() == "127.0.0.1" || u.Hostname() == "localhost" {
 		return f.Node, ""
+	}
+	if f.Policy.JoinURLs[f.Node] == "" {
+		return "", "" // it may be this host's own, by an address that nobody named
 	}
 	return "", "https://" + net.JoinHostPort(u.Hostname(), "6443")
 }

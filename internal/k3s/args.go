@@ -159,7 +159,7 @@ func (d Disk) AgentProblem(configPath string, envPaths ...string) string {
 			return err.Error()
 		}
 		if j.Token.Reveal() != "" {
-			return ""
+			return d.agentTokenProblem(j.Token)
 		}
 	}
 	return fmt.Sprintf("neither %s nor the agent unit's environment file has a token", configPath)

@@ -59,12 +59,17 @@ const (
 )
 
 // places are where the datastore goes: beside server/db, or in it where that is
-// a disk of its own, because a rename does not cross from one to another.
-func (d Disk) places() (half, to string) {
+// a disk or a mount of its own, because a rename does not cross from one to
+// another, not even between two mounts of one disk.
+func (d Disk) places() (half, to string, err error) {
+	own, err := d.mounted("server", db)
 	if in, out, ok := devices(d.Path("server", db), d.Path("server")); ok && in != out {
-		return d.Path("server", db, halfway), d.Path("server", db, aside)
+		own = true
 	}
-	return d.Path("server", halfway), d.Path("server", aside)
+	if own {
+		return d.Path("server", db, halfway), d.Path("server", db, aside), err
+	}
+	return d.Path("server", halfway), d.Path("server", aside), err
 }
 
 // devices are the file systems that two folders are on.
@@ -109,10 +114,17 @@ func (d Disk) ReadDatastore() (Datastore, error) {
 // to server/db.demoted (server/db/db.demoted where db is a disk of its own), and
 // keeps one such copy. It is done piece by piece into
 // a folder of another name, the etcd folder last, so that a crash anywhere
-// leaves a state that Exists shows and that the next call goes on from.
+// leaves a state that Exists shows and that the next call goes on from. Where
+// DatastoreProblem objects nothing is touched.
 func (d Disk) MoveAside() error {
 	from := d.Path("server", db)
-	half, to := d.places()
+	if p := d.DatastoreProblem(); p != "" {
+		return fmt.Errorf("move datastore aside: %s", p)
+	}
+	half, to, err := d.places()
+	if err != nil {
+		return fmt.Errorf("move datastore aside: %w", err)
+	}
 	entries, err := os.ReadDir(from)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("move datastore aside: %w", err)

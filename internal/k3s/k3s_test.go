@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -322,6 +323,104 @@ func TestMoveAsideOfADatastoreOnItsOwnDisk(t *testing.T) { // safety rule 14
 		if _, err := os.Stat(filepath.Join(disk, "snapshots/s")); err != nil {
 			t.Error("the snapshots went too")
 		}
+	}
+}
+
+// The break check: without the look at the mount list the datastore is renamed
+// for ever, an agent never comes back.
+func TestADatastoreOnAMountPointIsNotMoved(t *testing.T) { // safety rule 14
+	for name, c := range map[string]struct {
+		mounts, problem string
+	}{
+		"server/db is the mount":                {"/var/lib/rancher/k3s/server/db", ""},
+		"a mount elsewhere":                     {"/var/lib/rancher", ""},
+		"the snapshots are a mount":             {"/var/lib/rancher/k3s/server/db/snapshots", ""},
+		"a folder of a like name":               {"/var/lib/rancher/k3s/server/db-old/etcd", ""},
+		"server/db/etcd is the mount":           {"/var/lib/rancher/k3s/server/db/etcd", "db/etcd is a mount point"},
+		"the WAL is a mount":                    {"/var/lib/rancher/k3s/server/db/etcd/member/wal", "wal is a mount point"},
+		"another folder of server/db is":        {"/var/lib/rancher/k3s/server/db/other\\040disk", "other disk is a mount point"},
+		"server/db is a mount and its etcd too": {"/var/lib/rancher/k3s/server/db\n1 2 8:1 / /var/lib/rancher/k3s/server/db/etcd", "db/etcd is a mount point"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := k3s.Disk{Root: t.TempDir()}
+			plant(t, d.Root, "/proc/self/mountinfo", "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n1 2 8:1 / "+c.mounts+" rw - ext4 /dev/sda2 rw\nshort\n")
+			plant(t, d.Root, fleet.DefaultDataDir+"/server/db/etcd/member/wal/0.wal", "x")
+			if got := d.DatastoreProblem(); (got == "") != (c.problem == "") || !strings.Contains(got, c.problem) {
+				t.Errorf("%q, want %q", got, c.problem)
+			}
+			err := d.MoveAside()
+			if (err == nil) != (c.problem == "") || err != nil && !strings.Contains(err.Error(), c.problem) {
+				t.Errorf("moved aside: %v", err)
+			}
+			s, err := d.ReadDatastore()
+			if err != nil || s.WAL != (c.problem != "") {
+				t.Errorf("%+v %v", s, err)
+			}
+			in := d.Path("server", "db", "db.demoted")
+			if _, err := os.Stat(in); c.problem == "" && (err == nil) != (name == "server/db is the mount") {
+				t.Errorf("%s: %v: a move must stay on its mount", in, err)
+			}
+		})
+	}
+}
+
+// A mount of the kernel's own: skipped where mounting is not allowed.
+func TestADatastoreOnARealMountPointIsNotMoved(t *testing.T) { // safety rule 14
+	d := k3s.Disk{DataDir: t.TempDir()}
+	etcd := d.Path("server", "db", "etcd")
+	if err := os.MkdirAll(etcd, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if p := d.DatastoreProblem(); p != "" {
+		t.Fatal(p)
+	}
+	if err := syscall.Mount("none", etcd, "tmpfs", 0, ""); err != nil {
+		t.Skip("no mount: ", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(etcd, 0) })
+	if err := d.MoveAside(); err == nil || !strings.Contains(err.Error(), "mount point") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestAnAgentsTokenIsWhatTheServersTakeFromAgents(t *testing.T) { // safety rule 15, k3s-facts §10.1
+	const env, config = "/etc/systemd/system/k3s-agent.service.env", fleet.FileAgentConf
+	here, other := strings.Repeat("ab", 32), strings.Repeat("cd", 32)
+	for name, c := range map[string]struct {
+		token, passwd, own string
+		problem            string
+	}{
+		"one secret for both":                       {"s3cret", "s3cret,server,server,k3s:server\ns3cret,node,node,k3s:agent\n", "", ""},
+		"the agents' own":                           {"forAgents", "s3cret,server,server,k3s:server\nforAgents,node,node,k3s:agent\n", "", ""},
+		"the agents' own in full":                   {"K10" + here + "::node:forAgents", "forAgents,node,node,k3s:agent\n", "K10" + here + "::server:s3cret\n", ""},
+		"the server's in full, one secret for both": {"K10" + here + "::server:s3cret", "s3cret,node,node,k3s:agent\n", "K10" + here + "::server:s3cret\n", ""},
+		"the server's, the agents have their own":   {"s3cret", "s3cret,server,server,k3s:server\nforAgents,node,node,k3s:agent\n", "", "is the server's, and"},
+		"an unknown one":                            {"wrong", "s3cret,server,server,k3s:server\nforAgents,node,node,k3s:agent\n", "", "not the one"},
+		"of another CA":                             {"K10" + other + "::node:forAgents", "forAgents,node,node,k3s:agent\n", "K10" + here + "::server:s3cret\n", "another CA"},
+		"one that is no token":                      {"K10abc::node:x", "", "", "K10"},
+		"a bootstrap token":                         {"abcdef.0123456789abcdef", "s3cret,node,node,k3s:agent\n", "", ""},
+		"with nothing to compare it with":           {"s3cret", "", "", ""},
+		"with a passwd of no known form":            {"s3cret", "\"a,b\n", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := k3s.Disk{Root: t.TempDir()}
+			plant(t, d.Root, "/etc/rancher/node/password", "0123\n")
+			plant(t, d.Root, config, "token: "+c.token+"\n")
+			for path, content := range map[string]string{"server/cred/passwd": c.passwd, "server/token": c.own} {
+				if content != "" {
+					plant(t, d.Root, filepath.Join(fleet.DefaultDataDir, path), content)
+				}
+			}
+			got := d.AgentProblem(config, env)
+			if (got == "") != (c.problem == "") || !strings.Contains(got, c.problem) {
+				t.Errorf("%q, want %q", got, c.problem)
+			}
+			for _, secret := range []string{"s3cret", "forAgents", "wrong"} {
+				if strings.Contains(got, secret) {
+					t.Errorf("a secret is printed: %s", got)
+				}
+			}
+		})
 	}
 }
 

@@ -24,6 +24,9 @@ type Facts struct {
 	// AgentProblem says why the agent could not start by its own configuration,
 	// empty when nothing speaks against it (safety rule 15).
 	AgentProblem string `json:"agent_problem,omitempty"`
+	// DatastoreProblem says why the datastore could not be moved aside, empty when
+	// nothing speaks against it (safety rule 14).
+	DatastoreProblem string `json:"datastore_problem,omitempty"`
 
 	// Level is what the next start of the server takes.
 	Level fleet.Level `json:"level,omitempty"`

@@ -48,6 +48,9 @@ type Report struct {
 	Etcd *EtcdView `json:"etcd,omitempty"`
 	// Preflight is kept by a standby, nil elsewhere (safety rule 17).
 	Preflight *Preflight `json:"preflight,omitempty"`
+	// AsAgent is kept by a server, nil elsewhere: whether it could come back as an
+	// agent (safety rule 15).
+	AsAgent *Preflight `json:"as_agent,omitempty"`
 	// Standbys says which standbys' peer ports this voter reaches.
 	Standbys []Dial `json:"standbys,omitempty"`
 }
@@ -77,7 +80,8 @@ type Member struct {
 // Started says whether the member has ever started: only then it has a name.
 func (m Member) Started() bool { return m.Name != "" }
 
-// Preflight is a standby's readiness to become a server.
+// Preflight is a standby's readiness to become a server, or a server's to become
+// an agent.
 type Preflight struct {
 	OK       bool      `json:"ok"`
 	Problems []Problem `json:"problems,omitempty"`

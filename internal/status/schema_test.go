@@ -83,6 +83,7 @@ func documents() map[string]any {
 				Members: []status.Member{{ID: big, Name: "n1-0a1b2c3d", PeerURLs: []string{"https://10.0.0.1:2380"}, ClientURLs: []string{"https://10.0.0.1:2379"}, Learner: true}},
 			},
 			Preflight: &status.Preflight{OK: true, Problems: []status.Problem{{Code: "NotStaged", Sentence: "no server.yaml"}}},
+			AsAgent:   &status.Preflight{OK: true, Problems: []status.Problem{{Code: "AgentNotStaged", Sentence: "no token"}}},
 			Standbys:  []status.Dial{{Node: "n4", OK: true, Error: "e"}},
 		},
 		"record": status.Record{

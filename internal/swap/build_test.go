@@ -51,7 +51,7 @@ func calm() *given {
 			Report: &status.Report{
 				Protocol: status.Protocol, Role: fleet.RoleServer, Level: fleet.LevelFull, BootID: "boot", Counter: 1, K3sVersion: "v1.34.2+k3s1",
 				ClusterID: clusterID, MemberID: memberID(n), Etcd: etcdView(member(1, false), member(2, false), member(3, false)),
-				Standbys: []status.Dial{{Node: "n4", OK: true}},
+				Standbys: []status.Dial{{Node: "n4", OK: true}}, AsAgent: &status.Preflight{OK: true},
 			},
 		})
 	}

@@ -92,6 +92,7 @@ func (v *view) beforeGates(out, in *Host) []status.Reason {
 			rs = append(rs, v.voterGates(h)...)
 		}
 	}
+	rs = append(rs, v.outgoingGates(out)...)
 	rs = append(rs, v.versionGates()...)
 	rs = append(rs, v.standbyGates(in)...)
 	if v.list.known {
@@ -293,6 +294,31 @@ func etcdVersionSafe(s string) bool {
 	return at(3, 6, 4) || (at(3, 5, 26) && !at(3, 6, 0))
 }
 
+// outgoingGates: what OUT's own host says of its way back as an agent (safety
+// rule 15). Its refusal of the step-down would come after IN was promoted. That
+// it is a voter, fresh and well is voterGates' to judge.
+func (v *view) outgoingGates(out *Host) []status.Reason {
+	if out.Report == nil || !out.Fresh || out.Report.Role != fleet.RoleServer || out.Report.Leaving {
+		return nil
+	}
+	return readiness(out, out.Report.AsAgent, "an agent")
+}
+
+// readiness are the problems that a host itself has found on its way to a role.
+func readiness(h *Host, p *status.Preflight, role string) []status.Reason {
+	if p == nil {
+		return []status.Reason{reason(CodeNotStaged, h.Name, "%s has not said whether it can be %s: its host daemon may be too old", h.Name, role)}
+	}
+	var rs []status.Reason
+	for _, x := range p.Problems {
+		rs = append(rs, reason(x.Code, h.Name, "%s: %s", h.Name, x.Sentence))
+	}
+	if !p.OK && len(rs) == 0 {
+		rs = append(rs, reason(CodePreflight, h.Name, "%s says it is not ready to be %s", h.Name, role))
+	}
+	return rs
+}
+
 // standbyGates: what IN's own host says of its readiness (safety rule 17), its
 // clock (rule 22) and its Node (rule 27).
 func (v *view) standbyGates(in *Host) []status.Reason {
@@ -321,16 +347,7 @@ func (v *view) standbyGates(in *Host) []status.Reason {
 	if skew := time.Duration(r.SkewMS) * time.Millisecond; skew.Abs() > v.p.MaxSkew {
 		rs = append(rs, reason(CodeSkew, in.Name, "the clock of %s is %s off the API server's; at most %s are allowed", in.Name, skew, v.p.MaxSkew))
 	}
-	if r.Preflight == nil {
-		rs = append(rs, reason(CodeNotStaged, in.Name, "%s has not checked whether it can be a server", in.Name))
-	} else {
-		for _, p := range r.Preflight.Problems {
-			rs = append(rs, reason(p.Code, in.Name, "%s: %s", in.Name, p.Sentence))
-		}
-		if !r.Preflight.OK && len(r.Preflight.Problems) == 0 {
-			rs = append(rs, reason(CodePreflight, in.Name, "%s says it is not ready to be a server", in.Name))
-		}
-	}
+	rs = append(rs, readiness(in, r.Preflight, "a server")...)
 	return append(rs, v.reachGates(in)...)
 }
 

@@ -53,6 +53,12 @@ func cases() []decision {
 		{name: "a request waits for a standby that is not staged", row: "RequestHeld", given: calm().asked().with(func(g *given) {
 			g.host(4).Report.Preflight = &status.Preflight{Problems: []status.Problem{{Code: "NotStaged", Sentence: "there is no server configuration"}}}
 		})},
+		{name: "a request waits for an outgoing voter that could not come back as an agent", row: "RequestHeld", given: calm().asked().with(func(g *given) {
+			g.host(1).Report.AsAgent = &status.Preflight{Problems: []status.Problem{{Code: "AgentNotStaged", Sentence: "this host could not come back as an agent: no token"}}}
+		})},
+		{name: "an outgoing voter that cannot be an agent any more holds the promotion", row: "GateShut", given: cordoned().snapshot().with(func(g *given) {
+			g.host(1).Report.AsAgent = &status.Preflight{Problems: []status.Problem{{Code: "DatastoreMount", Sentence: "server/db/etcd is a mount point"}}}
+		})},
 		{name: "a request with every gate open takes the Lease", row: "RequestTaken", given: calm().asked()},
 		{name: "a request is carried out in a dry run", row: "RequestTaken", given: calm().asked(), policy: dry},
 		{name: "a request is carried out inside the cooldown", row: "RequestTaken", given: calm().asked().with(func(g *given) { g.Status.CooldownUntil = g.Now.Add(time.Hour) })},

@@ -92,8 +92,8 @@ func printStatus(w io.Writer, f hostd.Facts, d hostd.Decision, r status.Report) 
 	if r.Preflight != nil {
 		line("preflight", "%s", preflightText(r.Preflight))
 	}
-	if p := f.Host.AgentProblem; p != "" && f.Host.Files.Role == fleet.RoleServer {
-		line("agent", "could not start after a demotion: %s", p)
+	if r.AsAgent != nil {
+		line("as agent", "%s", preflightText(r.AsAgent))
 	}
 	if f.View == nil {
 		line("api", "%s", f.ViewProblem)

@@ -44,6 +44,7 @@ const (
 	CodeNodeName        = "OtherNodeName"
 	CodeNodeID          = "WithNodeID"
 	CodeDatastore       = "StrayDatastore"
+	CodeDatastoreMount  = "DatastoreMount"
 	CodeDisk            = "LowDisk"
 	CodeUnreachable     = "VoterUnreachable"
 )
@@ -126,6 +127,9 @@ func (c *Checker) disk(l *list, in hostapi.PreflightInput) {
 	}
 	if raw, err := os.Stat(c.Disk.Path("server", "db", "state.db")); err == nil && !raw.IsDir() {
 		l.add(CodeDatastore, "there is an sqlite datastore %s", c.Disk.Path("server", "db", "state.db"))
+	}
+	if p := c.Disk.DatastoreProblem(); p != "" {
+		l.add(CodeDatastoreMount, "%s", p)
 	}
 	if raw, err := c.Disk.ReadFile(passwordFile); err != nil || len(strings.TrimSpace(string(raw))) == 0 {
 		l.add(CodePassword, "%s is missing or empty: the host could not come back as an agent", passwordFile)

@@ -137,6 +137,9 @@ func (f *Files) Observe() (platform.Facts, error) {
 	x.Staged = config != nil
 	name := strings.TrimSuffix(f.layout.AgentUnit, ".service")
 	x.AgentProblem = f.disk.AgentProblem(f.layout.AgentConfig, f.EnvFile(fleet.RoleAgent), "/etc/default/"+name, "/etc/sysconfig/"+name)
+	if x.Datastore {
+		x.DatastoreProblem = f.disk.DatastoreProblem()
+	}
 	if x.Level, err = f.level(); err != nil {
 		return platform.Facts{}, err
 	}
