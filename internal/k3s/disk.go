@@ -95,8 +95,9 @@ func (d Disk) ReadDatastore() (Datastore, error) {
 		}
 		return there
 	}
-	s.WAL = look("server", db, "etcd", "member", "wal")
-	s.Tombstone = look("server", db, "etcd", "tombstone")
+	if s.WAL, s.Tombstone, err = d.Initialised(); err != nil {
+		return Datastore{}, err
+	}
 	s.Exists = look("server", db, "etcd") || look("server", halfway) || look("server", db, halfway)
 	s.Certs = look("server", "tls", "etcd", "client.crt") && look("server", "tls", "etcd", "client.key")
 	if err != nil {
@@ -108,6 +109,18 @@ func (d Disk) ReadDatastore() (Datastore, error) {
 	}
 	s.Name = strings.TrimSpace(string(raw))
 	return s, nil
+}
+
+// Initialised is the part of it that decides whether a server may start (safety
+// rules 12 and 19): there is a WAL; there is a tombstone.
+func (d Disk) Initialised() (wal, tombstone bool, err error) {
+	if wal, err = exists(d.Path("server", db, "etcd", "member", "wal")); err == nil {
+		tombstone, err = exists(d.Path("server", db, "etcd", "tombstone"))
+	}
+	if err != nil {
+		return false, false, fmt.Errorf("datastore: %w", err)
+	}
+	return wal, tombstone, nil
 }
 
 // MoveAside moves what is in server/db, all but snapshots and their metadata,

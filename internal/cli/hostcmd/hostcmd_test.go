@@ -383,6 +383,13 @@ func TestStartConditions(t *testing.T) { // R-A-13, R-A-19, R-N-13
 	r.plant(fleet.FileRole, "server\n")
 	r.plant(fleet.DefaultDataDir+"/server/db/etcd/member/wal/0.wal", "")
 	r.want(0, "datastore", "role-is", "server")
+	host := fleet.FileHostConfig
+	r.plant(host, "node: [\n")
+	r.want(0, "datastore", "role-is", "server")
+	if !strings.Contains(r.errs.String(), "host.yaml") {
+		t.Errorf("a broken host.yaml is not named: %s", r.errs.String())
+	}
+	r.want(1, "the role file says server", "role-is", "agent")
 	r.plant(fleet.DefaultDataDir+"/server/db/etcd/tombstone", "")
 	r.want(1, "tombstone", "role-is", "server")
 	r.plant(fleet.FileRole, "king\n")

@@ -166,6 +166,22 @@ func (h *host) files() (*native.Files, error) {
 	return native.New(l), nil
 }
 
+// conditionFiles are the files of a start condition. Where host.yaml cannot be
+// read, a datastore at k3s's own place says where things are: a typing error
+// takes no vote away. Without one nothing is started on a guess.
+func (h *host) conditionFiles() (*native.Files, error) {
+	files, err := h.files()
+	if err == nil {
+		return files, nil
+	}
+	usual := native.New(native.Layout{Root: h.root})
+	if wal, _, look := usual.Disk().Initialised(); look != nil || !wal {
+		return nil, err
+	}
+	_, _ = fmt.Fprintf(h.e.Err, "host.yaml is left aside, there is a datastore at its usual place: %v\n", err)
+	return usual, nil
+}
+
 func (h *host) roleIs() *cobra.Command {
 	return &cobra.Command{
 		Use:   "role-is server|agent",
@@ -181,17 +197,20 @@ func (h *host) roleIs() *cobra.Command {
 			if err != nil {
 				return env.Usage("%v", err)
 			}
-			files, err := h.files()
+			files, err := h.conditionFiles()
 			if err != nil {
 				return err
 			}
-			a, err := files.RoleIs(role)
+			a, unnoted, err := files.RoleIs(role)
 			if err != nil {
 				// What cannot be read starts nothing.
 				return env.Failed(err)
 			}
 			if !a.May {
 				return env.Failed(fmt.Errorf("k3s %s is not started: %s", role, a.Why))
+			}
+			if unnoted != nil {
+				_, _ = fmt.Fprintf(h.e.Err, "the level that k3s starts with is not noted: %v\n", unnoted)
 			}
 			_, _ = fmt.Fprintf(h.e.Out, "k3s %s may start: %s\n", role, a.Why)
 			return nil

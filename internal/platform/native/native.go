@@ -6,6 +6,7 @@ package native
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -88,25 +89,25 @@ func (f *Files) Layout() Layout { return f.layout }
 // Disk is k3s's part.
 func (f *Files) Disk() k3s.Disk { return f.disk }
 
-// Role are the files that the start rule looks at (design §4.1).
+// Role are the files that the start rule looks at (design §4.1), and nothing
+// beside them: what cannot be read of the rest must not keep a voter from
+// starting. A member needs no join confirmed.
 func (f *Files) Role() (rolefile.Files, error) {
 	files, err := f.dir.Read()
 	if err != nil {
 		return rolefile.Files{}, err
 	}
-	if files.BootID, err = f.BootID(); err != nil {
-		return rolefile.Files{}, err
-	}
 	allowed, err := f.dir.AllowedBoot()
 	if err != nil {
-		return rolefile.Files{}, err
+		files.JoiningProblem = err.Error()
+	}
+	if files.BootID, err = f.BootID(); err != nil && (allowed != "" || files.Joining.Swap != "") {
+		files.JoiningProblem = err.Error()
 	}
 	files.AllowJoin = allowed != "" && allowed == files.BootID
-	store, err := f.disk.ReadDatastore()
-	if err != nil {
+	if files.WAL, files.Tombstone, err = f.disk.Initialised(); err != nil {
 		return rolefile.Files{}, err
 	}
-	files.WAL, files.Tombstone = store.WAL, store.Tombstone
 	// A configuration that cannot be read names nothing to join; the preflight
 	// says what is wrong with it.
 	if j, err := f.disk.ReadJoin(f.layout.ServerConfig, f.EnvFile(fleet.RoleServer)); err == nil {
@@ -120,6 +121,9 @@ func (f *Files) Observe() (platform.Facts, error) {
 	var x platform.Facts
 	var err error
 	if x.Files, err = f.Role(); err != nil {
+		return platform.Facts{}, err
+	}
+	if _, err := f.BootID(); err != nil {
 		return platform.Facts{}, err
 	}
 	store, err := f.disk.ReadDatastore()
@@ -293,19 +297,21 @@ func (f *Files) AllowJoin() error {
 }
 
 // RoleIs answers a unit's start condition. A server that may start notes the
-// level it starts with, because k3s hides its arguments (R-112-16).
-func (f *Files) RoleIs(role fleet.Role) (rolefile.Answer, error) {
+// level it starts with, because k3s hides its arguments (R-112-16). The answer
+// depends on the role's files alone: unnoted says why a level was not noted, and
+// takes no vote away.
+func (f *Files) RoleIs(role fleet.Role) (a rolefile.Answer, unnoted, err error) {
 	files, err := f.Role()
 	if err != nil {
-		return rolefile.Answer{}, err
+		return rolefile.Answer{}, nil, err
 	}
-	a := rolefile.MayStart(files, role)
+	a = rolefile.MayStart(files, role)
 	if !a.May || role != fleet.RoleServer {
-		return a, nil
+		return a, nil, nil
 	}
-	level, err := f.level()
-	if err != nil {
-		return rolefile.Answer{}, err
+	level, unnoted := f.level()
+	if unnoted != nil {
+		level = "" // no note: the daemon takes the level for unknown, not for an earlier start's
 	}
-	return a, f.dir.SetServerLevel(level)
+	return a, errors.Join(unnoted, f.dir.SetServerLevel(level)), nil
 }

@@ -53,7 +53,7 @@ func (d Dir) Read() (Files, error) {
 	f.Leaving = fleet.SwapID(leaving)
 	raw, err := d.file(fleet.FileJoining)
 	if err != nil {
-		return Files{}, err
+		f.JoiningProblem = err.Error()
 	}
 	if f.Joining, err = ParseJoining(raw); err != nil {
 		f.Joining = Joining{} // what cannot be read confirms nothing
@@ -70,11 +70,10 @@ func (d Dir) Read() (Files, error) {
 			f.IdentityProblem = fmt.Sprintf("%s: %v", path, err)
 		}
 	}
-	voters, err := d.file(fleet.FileVoters)
-	if err != nil {
-		return Files{}, err
+	// Whom to ask, no more: without it the join URLs are asked.
+	if voters, err := d.file(fleet.FileVoters); err == nil {
+		f.Identity.Voters = strings.Fields(string(voters))
 	}
-	f.Identity.Voters = strings.Fields(string(voters))
 	return f, nil
 }
 

@@ -18,6 +18,10 @@ type Files struct {
 	Leaving fleet.SwapID `json:"leaving,omitempty"`
 	// Joining is the promotion confirmed by the daemon, zero when none.
 	Joining Joining `json:"joining,omitzero"`
+	// JoiningProblem says why it cannot be told whether a join was confirmed or
+	// allowed in this boot. No join is then, and no agent may start beside one; a
+	// member starts on its datastore all the same.
+	JoiningProblem string `json:"joining_problem,omitempty"`
 	// AllowJoin is the operator's override of this boot.
 	AllowJoin bool `json:"allow_join,omitempty"`
 
@@ -155,6 +159,8 @@ func mayAgent(f Files) Answer {
 		return no("it is leaving in swap %s and still has a vote", f.Leaving)
 	case f.JoiningNow():
 		return no("it joins as a server in swap %s", f.Joining.Swap)
+	case f.JoiningProblem != "":
+		return no("%s: whether it joins as a server cannot be told", f.JoiningProblem)
 	case f.RoleProblem != "":
 		return no("%s", f.RoleProblem)
 	case f.Role == fleet.RoleAgent:

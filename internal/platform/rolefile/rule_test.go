@@ -58,6 +58,8 @@ func TestWhatMayStart(t *testing.T) {
 		"no role file, allow-join":                            {rolefile.Files{AllowJoin: true, JoinURL: "https://b:6443", Token: true}, may{true, false}, may{true, true}},
 		"a broken cluster-id beside a datastore":              {rolefile.Files{Role: "server", WAL: true, IdentityProblem: "cluster-id"}, may{true, false}, may{true, false}},
 		"a broken cluster-id and no datastore":                {rolefile.Files{Role: "server", IdentityProblem: "cluster-id"}, may{}, may{}},
+		"a joining that cannot be read, beside a datastore":   {rolefile.Files{Role: "server", WAL: true, JoiningProblem: "joining"}, may{true, false}, may{true, false}},
+		"a joining that cannot be read, of a standby":         {rolefile.Files{Role: "agent", JoiningProblem: "joining", JoinURL: "https://b:6443", Token: true}, may{}, may{}},
 		"a role file that says something else":                {rolefile.Files{RoleProblem: "role \"x\"", WAL: true}, may{}, may{}},
 		"a role file that says something else, while leaving": {rolefile.Files{RoleProblem: "role \"x\"", Leaving: id, WAL: true}, may{true, false}, may{true, false}},
 	} {
@@ -121,6 +123,9 @@ func files(t *rapid.T) rolefile.Files {
 	}
 	if f.Role == "" && rapid.Bool().Draw(t, "problem") {
 		f.RoleProblem = "role \"x\""
+	}
+	if f.Joining.Swap == "" && !f.AllowJoin && rapid.Bool().Draw(t, "joining problem") {
+		f.JoiningProblem = "joining: input/output error"
 	}
 	return f
 }

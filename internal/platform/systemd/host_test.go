@@ -100,7 +100,7 @@ func (b *bus) settle() {
 		if name == "k3s-agent.service" {
 			role = fleet.RoleAgent
 		}
-		a, err := b.host.RoleIs(role)
+		a, _, err := b.host.RoleIs(role)
 		if err != nil {
 			b.t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ import (
 // DIR` in a unit's ExecCondition.
 func TestMain(m *testing.M) {
 	if a := os.Args; len(a) == 6 && a[1] == "host" && a[2] == "role-is" && a[4] == "--root" {
-		answer, err := native.New(native.Layout{Root: a[5]}).RoleIs(fleet.Role(a[3]))
+		answer, _, err := native.New(native.Layout{Root: a[5]}).RoleIs(fleet.Role(a[3]))
 		fmt.Println(answer.Why, err)
 		if err != nil || !answer.May {
 			os.Exit(1)

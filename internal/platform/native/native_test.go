@@ -1,0 +1,104 @@
+package native_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/platform/native"
+	"github.com/exadev/regrade/internal/platform/rolefile"
+)
+
+// host is a voter on disk.
+func host(t *testing.T) (*native.Files, func(path, content string)) {
+	t.Helper()
+	root := t.TempDir()
+	f := native.New(native.Layout{Root: root})
+	f.BootID = func() (string, error) { return "boot-1", nil }
+	plant := func(path, content string) {
+		t.Helper()
+		full := filepath.Join(root, path)
+		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(full, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plant(fleet.FileRole, "server\n")
+	plant(fleet.DefaultDataDir+"/server/db/etcd/member/wal/0.wal", "")
+	return f, plant
+}
+
+// A vote must not hang on a file that decides no role. The break check: give the
+// level's error back from RoleIs.
+func TestAVoterStartsWhateverElseCannotBeRead(t *testing.T) { // safety rules 11 and 18
+	big := strings.Repeat("x", 65<<10)
+	for name, spoil := range map[string]func(f *native.Files, plant func(path, content string)){
+		"a level drop-in of no YAML": func(_ *native.Files, plant func(string, string)) {
+			plant(fleet.FileLevelDropIn, "disable-apiserver: [")
+		},
+		"a level drop-in with half the flags": func(_ *native.Files, plant func(string, string)) {
+			plant(fleet.FileLevelDropIn, "disable-apiserver: true\n")
+		},
+		"a level drop-in that is a folder":  func(_ *native.Files, plant func(string, string)) { plant(fleet.FileLevelDropIn+"/x", "") },
+		"a place for the note that is none": func(_ *native.Files, plant func(string, string)) { plant("/run/regrade", "") },
+		"a server configuration of no YAML": func(_ *native.Files, plant func(string, string)) { plant(fleet.FileServerConf, "[") },
+		"a voters file too big":             func(_ *native.Files, plant func(string, string)) { plant(fleet.FileVoters, big) },
+		"a joining file too big":            func(_ *native.Files, plant func(string, string)) { plant(fleet.FileJoining, big) },
+		"an allow-join file too big":        func(_ *native.Files, plant func(string, string)) { plant(fleet.FileAllowJoin, big) },
+		"a cluster id that is none":         func(_ *native.Files, plant func(string, string)) { plant(fleet.FileClusterID, "?\n") },
+		"a member name that is a folder": func(_ *native.Files, plant func(string, string)) {
+			plant(fleet.DefaultDataDir+"/server/db/etcd/name/x", "")
+		},
+		"a boot that does not say which it is": func(f *native.Files, _ func(string, string)) {
+			f.BootID = func() (string, error) { return "", errors.New("no /proc") }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, plant := host(t)
+			spoil(f, plant)
+			server, _, err := f.RoleIs(fleet.RoleServer)
+			if err != nil || !server.May {
+				t.Errorf("the voter does not start: %+v %v", server, err)
+			}
+			if agent, _, err := f.RoleIs(fleet.RoleAgent); err != nil || agent.May {
+				t.Errorf("its agent: %+v %v", agent, err)
+			}
+		})
+	}
+}
+
+func TestWhatDecidesTheRoleIsStillAskedFor(t *testing.T) { // safety rules 10 and 12
+	f, plant := host(t)
+	plant(fleet.DefaultDataDir+"/server/db/etcd/tombstone", "")
+	if a, _, err := f.RoleIs(fleet.RoleServer); err != nil || a.May {
+		t.Errorf("on a tombstone: %+v %v", a, err)
+	}
+	for _, path := range []string{fleet.FileRole, fleet.FileLeaving, fleet.FileClusterID} {
+		f, plant := host(t)
+		plant(path, strings.Repeat("x", 65<<10))
+		for _, role := range []fleet.Role{fleet.RoleServer, fleet.RoleAgent} {
+			if a, _, err := f.RoleIs(role); err == nil {
+				t.Errorf("%s cannot be read and %s: %+v", path, role, a)
+			}
+		}
+	}
+}
+
+// An earlier start's level must not be taken for this one's.
+func TestALevelThatCannotBeReadIsNotNoted(t *testing.T) { // R-112-16
+	f, plant := host(t)
+	plant(rolefile.FileServerLevel, "etcd-only\n")
+	plant(fleet.FileLevelDropIn, "disable-apiserver: true\n")
+	_, unnoted, err := f.RoleIs(fleet.RoleServer)
+	if err != nil || unnoted == nil || !strings.Contains(unnoted.Error(), "level drop-in") {
+		t.Errorf("%v %v", unnoted, err)
+	}
+	if _, err := os.Stat(filepath.Join(f.Layout().Root, rolefile.FileServerLevel)); !os.IsNotExist(err) {
+		t.Errorf("the note stayed: %v", err)
+	}
+}
