@@ -25,7 +25,8 @@ type Record struct {
 	OutMember fleet.MemberID `json:"out_member"`
 	// InMember is zero until the member lists show IN.
 	InMember fleet.MemberID `json:"in_member,omitzero"`
-	// Snapshot is the etcd snapshot's base name once it is ready (safety rule 30).
+	// Snapshot is the etcd snapshot's name once the cluster showed it as ready; the
+	// object may be pruned while the swap goes on (safety rule 30).
 	Snapshot string `json:"snapshot,omitempty"`
 }
 

@@ -138,10 +138,26 @@ func (g *given) cordon(n int) *given {
 // cordoned: both hosts are cordoned and empty.
 func cordoned() *given { return begun().cordon(1).cordon(4) }
 
-func (g *given) snapshot() *given {
-	g.Snapshots = []Snapshot{{Name: fleet.SnapshotPrefix + string(swID) + "-n2-1764417600", Node: "n2", Ready: true}}
+const snapshotName = fleet.SnapshotPrefix + "20261129T120000Z-n1-n4-n2-1764417600"
+
+// published: the cluster shows the snapshot as ready.
+func (g *given) published() *given {
+	g.Snapshots = []Snapshot{{Name: snapshotName, Node: "n2", Ready: true}}
 	return g
 }
+
+// noted: the record on a Node names it.
+func (g *given) noted(n int, name string) *given {
+	rec, err := status.ParseRecord(g.host(n).Node.Annotations[keys.Record()])
+	if err != nil {
+		panic(err)
+	}
+	rec.Snapshot = name
+	return g.markWith(n, rec)
+}
+
+// snapshot: it is there, and the records say so.
+func (g *given) snapshot() *given { return g.published().noted(4, snapshotName).noted(1, snapshotName) }
 
 func (g *given) order(n int, s fleet.Step) *given {
 	h := g.host(n)

@@ -146,9 +146,14 @@ func cases() []decision {
 		{name: "a snapshot of another swap does not count", row: "SnapshotAsked", given: cordoned().with(func(g *given) {
 			g.Snapshots = []Snapshot{{Name: "fleet-role-20260101T000000Z-n1-n4-n2-1", Node: "n2", Ready: true}}
 		})},
-		{name: "a snapshot on the outgoing voter does not count", row: "SnapshotAsked", given: cordoned().snapshot().with(func(g *given) { g.Snapshots[0].Node = "n1" })},
+		{name: "a snapshot on the outgoing voter does not count", row: "SnapshotAsked", given: cordoned().published().with(func(g *given) { g.Snapshots[0].Node = "n1" })},
 
 		// Recheck.
+		{name: "a ready snapshot is recorded on the candidate first", row: "SnapshotOnIN", given: cordoned().published().with(func(g *given) { g.host(2).Node.Annotations[keys.SnapshotRequest()] = string(swID) })},
+		{name: "a ready snapshot is recorded on the outgoing voter second", row: "SnapshotOnOUT", given: cordoned().published().noted(4, snapshotName)},
+		{name: "a snapshot whose object goes while it is recorded is recorded on both", row: "SnapshotOnOUT", given: cordoned().noted(4, snapshotName)},
+		{name: "a snapshot whose object went after it was recorded is not asked for again", row: "PromoteOrdered", given: cordoned().snapshot().with(func(g *given) { g.Snapshots = nil })},
+		{name: "a record that names another swap's snapshot proves none", row: "SnapshotAsked", given: cordoned().noted(4, fleet.SnapshotPrefix+"20261128T120000Z-n1-n4-n2-1764417600")},
 		{name: "the snapshot request goes once the snapshot is ready", row: "SnapshotTaken", given: cordoned().snapshot().with(func(g *given) { g.host(2).Node.Annotations[keys.SnapshotRequest()] = string(swID) })},
 		{name: "a gate shut past the operation timeout abandons the swap", row: "GateShutAbandoned", given: cordoned().snapshot().steps(hour(Recheck)).with(func(g *given) { g.host(3).Node.Ready = false })},
 		{name: "the gates are judged again after the wait", row: "GateShut", given: cordoned().snapshot().with(func(g *given) { g.host(3).Node.Ready = false })},
@@ -244,6 +249,7 @@ func cases() []decision {
 		{name: "the removal is held while a staying voter is not healthy", row: "RemovalHeld", given: steppedDown().with(func(g *given) { g.host(3).Node.Ready = false })},
 		{name: "the removal is held while the outgoing voter leads", row: "RemovalHeld", given: steppedDown().leader(1)},
 		{name: "the removal is held while the newcomer is silent", row: "RemovalHeld", given: steppedDown().with(func(g *given) { g.host(4).Fresh = false })},
+		{name: "a snapshot pruned in the middle of the swap holds no removal that the record vouches for", row: "RemovalAsked", given: steppedDown().noted(1, snapshotName).with(func(g *given) { g.Snapshots = nil })},
 		{name: "the removal is held without the snapshot", row: "RemovalHeld", given: steppedDown().with(func(g *given) { g.Snapshots = nil })},
 		{name: "a removal that k3s has just told of is looked for in the lists", row: "RemovalTold", given: told()},
 		{name: "a removal that k3s told of and no list shows is asked for again", row: "RemovedNameOnOut", given: told().steps(map[State]time.Duration{StepDown: time.Minute, Remove: 11 * time.Second})},

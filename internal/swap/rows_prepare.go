@@ -146,21 +146,48 @@ func (v *view) snapshotFailure() []status.Reason {
 }
 
 // snapshotReady: the cluster publishes a snapshot of this swap, taken on a
-// voter that stays, as ready to use (R-N-04, safety rule 30).
+// voter that stays, as ready to use (R-N-04, safety rule 30); or the record says
+// that it did. The object may go while the swap goes on: k3s deletes those of a
+// Node that lost its label, and people prune.
 func (v *view) snapshotReady() bool { return v.snapshotName() != "" }
 
 func (v *view) snapshotName() string {
-	want := strings.ToLower(fleet.SnapshotPrefix + string(v.rec.ID) + "-")
 	for _, s := range v.o.Snapshots {
-		if s.Ready && s.Node != v.rec.Out && strings.HasPrefix(strings.ToLower(s.Name), want) {
+		if s.Ready && s.Node != v.rec.Out && v.ownSnapshot(s.Name) {
 			return s.Name
 		}
+	}
+	if v.ownSnapshot(v.rec.Snapshot) {
+		return v.rec.Snapshot
 	}
 	return ""
 }
 
+func (v *view) ownSnapshot(name string) bool {
+	return strings.HasPrefix(strings.ToLower(name), strings.ToLower(fleet.SnapshotPrefix+string(v.rec.ID)+"-"))
+}
+
+// recordSnapshot writes its name into the record on a Node that lacks it.
+func recordSnapshot(code string, h func(*view) *Host) Row {
+	return Row{
+		From: Recheck, If: "the record of " + strings.TrimPrefix(code, "SnapshotOn") + " lacks the snapshot", Do: WriteRecord, Code: code,
+		when: func(v *view) bool {
+			rec, err := status.ParseRecord(h(v).Node.Annotations[v.p.Keys.Record()])
+			return err == nil && !v.ownSnapshot(rec.Snapshot)
+		},
+		act: func(v *view) Action {
+			rec := *v.rec
+			rec.Snapshot = v.snapshotName()
+			return Action{Kind: WriteRecord, Node: h(v).Name, Swap: rec.ID, Record: &rec}
+		},
+		say: func(v *view) string { return "the etcd snapshot " + v.snapshotName() + " is ready; its name is recorded" },
+	}
+}
+
 func recheckRows() []Row {
 	return []Row{
+		recordSnapshot("SnapshotOnIN", func(v *view) *Host { return v.in }),
+		recordSnapshot("SnapshotOnOUT", func(v *view) *Host { return v.out }),
 		{From: Recheck, If: "a snapshot request still stands", Do: ClearSnapshotRequest, Code: "SnapshotTaken",
 			when: func(v *view) bool { return v.snapshotHost() != "" },
 			act:  on(ClearSnapshotRequest, func(v *view) string { return v.snapshotHost() }),

@@ -80,8 +80,14 @@ func (v *view) readMarks() {
 			return
 		case v.rec == nil:
 			v.rec = &rec
-		case v.rec.InMember == 0:
-			v.rec.InMember = rec.InMember
+		default:
+			// What became known later stands on one Node before it stands on the other.
+			if v.rec.InMember == 0 {
+				v.rec.InMember = rec.InMember
+			}
+			if v.rec.Snapshot == "" {
+				v.rec.Snapshot = rec.Snapshot
+			}
 		}
 		if _, err := v.step(h); err != nil {
 			r := reason(CodeOtherSwap, h.Name, "%s: %v", h.Name, err)
