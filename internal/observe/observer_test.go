@@ -362,6 +362,21 @@ func TestAKubeletRenewalCountsOnlyAfterTheStartWasSeen(t *testing.T) {
 		s.Maps[fleet.ConfigMapActuators].Data["n1"] = report(2, `,"started_at":"2026-11-29T12:05:00Z"`)
 	})
 	check(3*time.Second, false, "a new start")
+	c.Edit(func(s *clustertest.State) {
+		s.Kubelets["n1"] = time.Date(2026, 11, 29, 12, 6, 3, 0, time.UTC)
+		s.Maps[fleet.ConfigMapActuators].Data["n1"] = report(2, `,"started_at":"2026-11-29T12:06:00Z"`)
+	})
+	check(3*time.Second, true, "renewed between a start and its report")
+	c.Edit(func(s *clustertest.State) {
+		s.Kubelets["n1"] = time.Date(2026, 11, 29, 12, 6, 59, 0, time.UTC)
+		s.Maps[fleet.ConfigMapActuators].Data["n1"] = report(2, `,"started_at":"2026-11-29T12:07:00Z"`)
+	})
+	check(3*time.Second, false, "the last renewal of the kubelet before")
+	c.Edit(func(s *clustertest.State) {
+		s.Kubelets["n1"] = time.Unix(110, 0)
+		s.Maps[fleet.ConfigMapActuators].Data["n1"] = report(2, `,"started_at":"2026-11-29T12:05:00Z"`)
+	})
+	check(3*time.Second, false, "a new start")
 	c.Edit(func(s *clustertest.State) { s.Maps[fleet.ConfigMapActuators].Data["n1"] = "{" })
 	check(4*time.Second, false, "the report cannot be read")
 	c.Edit(func(s *clustertest.State) {

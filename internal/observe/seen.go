@@ -132,24 +132,27 @@ func (s *seenLease) see(l lease.Lease, now time.Time) time.Duration {
 }
 
 // seenKubelet answers whether a kubelet has renewed its Lease since a start of
-// its host was first seen (R-216-20, R-228-23). The renewal is compared with
-// the first one read after that, never with the host's clock. A host that
-// reports no start counts from when it was first seen: it may come back from a
-// swap that ended without it and have nothing to start.
+// its host (R-216-20, R-228-23): a renewal read after the start was first seen,
+// or one that was new when it was seen and is later than the start by the host's own
+// clock, which writes both. A host that reports no start counts from when it
+// was first seen: it may come back from a swap that ended without it and have
+// nothing to start.
 type seenKubelet struct {
 	started time.Time
 	base    time.Time
-	based   bool
+	looked  bool
+	last    time.Time
+	// early: the renewal came before the report of the start.
+	early bool
 }
 
 func (s *seenKubelet) see(started, renewed time.Time) bool {
-	if !s.started.Equal(started) {
-		*s = seenKubelet{started: started}
+	if !s.looked || !s.started.Equal(started) {
+		early := s.looked && !started.IsZero() && !renewed.Equal(s.last) && renewed.After(started)
+		*s = seenKubelet{started: started, base: renewed, early: early}
 	}
-	if !s.based {
-		s.base, s.based = renewed, true
-	}
-	return !renewed.Equal(s.base)
+	s.looked, s.last = true, renewed
+	return s.early || !renewed.Equal(s.base)
 }
 
 // triedEvict is the answer to a dry-run eviction and when it was given.

@@ -14,9 +14,8 @@ import (
 
 // Lead runs work while this process holds a Lease in kube-system: 45 s long, renewed within 30 s, retried every 2 s,
 // under the host's own name, so that two hosts of one name both believe they lead (k3s facts §5.1). lost is called
-// when the Lease is lost without ctx having ended: k3s exits 1 then. When ctx ends the Lease is let go, so that the next
-// holder need not wait for it to expire: the leader election that k3s uses asks for that, and on a real k3s the removal
-// of a bootstrap host that had just been restarted took 0.7 s, not the 45 s of the Lease.
+// when the Lease is lost without ctx having ended: k3s exits 1 then. When ctx ends the Lease is not let go: a real k3s
+// is gone before it could be, so the next holder waits for it to expire (docs/k3s.md).
 func Lead(ctx context.Context, client kubernetes.Interface, lease, hostname string, log *slog.Logger, work func(context.Context), lost func(reason string)) error {
 	e, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Name: lease,
@@ -24,8 +23,7 @@ func Lead(ctx context.Context, client kubernetes.Interface, lease, hostname stri
 			LeaseMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: lease},
 			Client:    client.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: hostname},
 		},
-		ReleaseOnCancel: true,
-		LeaseDuration:   45 * time.Second, RenewDeadline: 30 * time.Second, RetryPeriod: 2 * time.Second,
+		LeaseDuration: 45 * time.Second, RenewDeadline: 30 * time.Second, RetryPeriod: 2 * time.Second,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: work,
 			OnStoppedLeading: func() {
