@@ -43,7 +43,10 @@ type Cluster struct {
 	// Logf says what happens.
 	Logf func(format string, args ...any)
 
-	mu    sync.Mutex
+	mu          sync.Mutex
+	controllers int // made, and started, in all
+	runs        int
+
 	admin []byte
 	api   *API
 	etcd  *tls.Config

@@ -64,8 +64,10 @@ func (c *Cluster) Collect(ctx context.Context, folder string) error {
 	for _, h := range c.Lab.Hosts() {
 		c.collectHost(ctx, h, save)
 	}
-	if log, err := os.ReadFile(filepath.Join(c.Lab.Dir(), "controller.log")); err == nil {
-		save("controller.log", string(log), nil)
+	logs, _ := filepath.Glob(filepath.Join(c.Lab.Dir(), "controller*.log"))
+	for _, path := range logs {
+		log, err := os.ReadFile(path)
+		save(filepath.Base(path), string(log), err)
 	}
 	list, err := c.Members(ctx)
 	save("members", list.String()+"\n", err)

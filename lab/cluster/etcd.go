@@ -271,3 +271,26 @@ func (c *Cluster) Alarm(ctx context.Context, h *host.Host, raise bool) error {
 	}
 	return nil
 }
+
+// RemoveMember removes a node's member through the host's etcd, as somebody with etcdctl would.
+func (c *Cluster) RemoveMember(ctx context.Context, via *host.Host, node string) error {
+	list, err := c.MembersAt(ctx, via)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(list.Members, func(m Member) bool { return m.Node() == node })
+	if i < 0 {
+		return fmt.Errorf("remove %s: it is no member", node)
+	}
+	client, err := c.Etcd(via)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }()
+	ctx, cancel := context.WithTimeout(ctx, etcdLimit)
+	defer cancel()
+	if _, err := client.MemberRemove(ctx, uint64(list.Members[i].ID)); err != nil {
+		return fmt.Errorf("remove %s: %w", node, err)
+	}
+	return nil
+}

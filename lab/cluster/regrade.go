@@ -96,7 +96,14 @@ type Controller struct {
 
 // NewController prepares a controller; Start starts it.
 func (c *Cluster) NewController(args ...string) *Controller {
-	return &Controller{cluster: c, Args: args, log: filepath.Join(c.Lab.Dir(), "controller.log")}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.controllers++
+	name := "controller.log"
+	if c.controllers > 1 {
+		name = fmt.Sprintf("controller-%d.log", c.controllers)
+	}
+	return &Controller{cluster: c, Args: args, log: filepath.Join(c.Lab.Dir(), name)}
 }
 
 // Start starts the process. Each start has an id of its own, as each pod of a Deployment has.
@@ -119,7 +126,10 @@ func (k *Controller) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	k.runs++
+	c.mu.Lock()
+	c.runs++
+	k.runs = c.runs // an id of its own beside every other controller's
+	c.mu.Unlock()
 	cmd.Env = append(cmd.Env, "KUBECONFIG="+kubeconfig, "FLEET_ROLE_API_SERVERS="+c.ServerURLs(),
 		fmt.Sprintf("FLEET_ROLE_SELF=lab-%s-%d", c.Lab.Name(), k.runs))
 	cmd.Env = append(cmd.Env, k.Env...)

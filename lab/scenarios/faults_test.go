@@ -192,3 +192,18 @@ func (s *scenario) checkNoMarks(name string) {
 		return len(ps) == 0, strings.Join(ps, "; ")
 	})
 }
+
+// reaches waits until the swap asked for is in a state, or past its end.
+func (s *scenario) reaches(state string) bool {
+	s.t.Helper()
+	for deadline := time.Now().Add(swapLimit); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if s.status().Next.State == state {
+			return true
+		}
+		if !s.leaseHeldOrNew() {
+			return false
+		}
+	}
+	s.t.Fatalf("the swap neither came to %s nor ended", state)
+	return false
+}
