@@ -57,11 +57,7 @@ var faults = map[string]func(*run, fault){
 	},
 	"daemon stops in a pass": func(r *run, f fault) { r.daemons[f.Host].stall(f.Effect*2, "", f.For) },
 	"report is late":         func(r *run, f fault) { r.daemons[f.Host].stall(0, "write report", f.For) },
-	"all reports are late": func(r *run, f fault) {
-		for _, n := range r.names {
-			r.daemons[n].stall(0, "write report", f.For)
-		}
-	},
+	"all reports are late":   func(r *run, f fault) { r.lateReports(f.For) },
 	"controller stalls": func(r *run, f fault) {
 		// A new one is started; the old one goes on after a while, for a while.
 		old := r.boss
@@ -104,6 +100,22 @@ var faults = map[string]func(*run, fault){
 			}
 			r.w.Crash(n)
 			r.later(f.For+time.Duration(r.rng.IntN(60))*time.Second, func() { r.boot(n) })
+		}
+	},
+	"falls as it is added": func(r *run, f fault) {
+		if f.Effect%2 == 0 {
+			r.lateReports(f.For)
+		}
+		for range 400 {
+			log := r.w.Log()
+			if len(log) > 0 && slices.ContainsFunc(log[max(0, len(log)-12):], func(e sim.Event) bool {
+				return e.What == "added as a learner" && e.Node == f.Host
+			}) {
+				r.w.Crash(f.Host)
+				r.later(time.Duration(f.Effect/2)*time.Second, func() { r.boot(f.Host) })
+				return
+			}
+			r.step()
 		}
 	},
 	"reboot": func(r *run, f fault) {
@@ -211,6 +223,12 @@ var faults = map[string]func(*run, fault){
 
 // garbage are documents that nobody can read, or that a newer program wrote.
 var garbage = []string{"{", "null", `{"protocol":99}`, `{"protocol":1,"swap":"x","phase":"no such phase"}`}
+
+func (r *run) lateReports(d time.Duration) {
+	for _, n := range r.names {
+		r.daemons[n].stall(0, "write report", d)
+	}
+}
 
 func (r *run) annotations(f fault, keys ...string) {
 	r.w.Edit(f.Kind+" on "+f.Host, func(a *sim.API) {

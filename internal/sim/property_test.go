@@ -101,6 +101,12 @@ func drawPlan(t *rapid.T) plan {
 			Host:  p.In, For: 400 * time.Second,
 		}}, p.Faults...)
 	}
+	if rapid.IntRange(0, 7).Draw(t, "falls as it is added") == 0 {
+		// A moment of half a second, which chance alone never meets.
+		p.Faults = append([]fault{{
+			At: swap.Promote, Kind: "falls as it is added", Host: p.In, For: 40 * time.Second, Effect: rapid.IntRange(0, 9).Draw(t, "fallen for"),
+		}}, p.Faults...)
+	}
 	if rapid.IntRange(0, 3).Draw(t, "back") == 0 {
 		p.Back = faults.Draw(t, "faults on the way back")
 	}

@@ -356,6 +356,13 @@ func cases() []decision {
 
 		// Held.
 		{name: "a deleted Lease is taken again for the swap under way", row: "LeaseTakenAgain", given: steppedDown().with(func(g *given) { g.Lease = lease.Lease{} })},
+		{name: "a Lease of an ended swap that was put back and has run out is taken for the swap under way", row: "LeaseTakenAgain", given: steppedDown().with(func(g *given) {
+			g.Lease.Annotations[fleet.LeaseSwapID] = string(fleet.NewSwapID(t0.Add(-24*time.Hour), "n4", "n2"))
+			g.Lease.RenewTime = g.Now.Add(-time.Hour)
+		})},
+		{name: "a held Lease of another swap holds everything", row: "Contradiction", given: steppedDown().with(func(g *given) {
+			g.Lease.Annotations[fleet.LeaseSwapID] = string(fleet.NewSwapID(t0.Add(-24*time.Hour), "n4", "n2"))
+		})},
 		{name: "an expired Lease is taken again for the swap under way", row: "LeaseTakenAgain", given: steppedDown().with(func(g *given) { g.Lease.RenewTime = g.Now.Add(-time.Hour) })},
 		{name: "a Lease taken by another in the middle of a swap is waited for", row: "LeaseIsAnothers", given: steppedDown().with(func(g *given) { g.Lease.Holder, g.Lease.Annotations = "n2", nil })},
 		{name: "a live controller's swap is not taken over", row: "OtherController", given: steppedDown().with(func(g *given) {

@@ -100,7 +100,9 @@ func (v *view) readMarks() {
 		return
 	}
 	if v.rec != nil {
-		if v.rec.ID != id {
+		// One that ran out holds nothing, whatever it names: a Lease put back from a
+		// backup must not hold the swap on the Nodes for ever.
+		if v.rec.ID != id && v.leaseState() == lease.Held {
 			r := reason(CodeOtherSwap, v.marked[0], "the Lease is held for swap %s and %s carries %s", id, v.marked[0], v.rec.ID)
 			v.problem = &r
 		}
