@@ -45,6 +45,8 @@ type Settings struct {
 	// Protected says whether a pod's labels match the runner selector; nil
 	// protects every pod.
 	Protected func(labels map[string]string) bool
+	// Now is the controller's clock with its monotonic part; time.Now when nil.
+	Now func() time.Time
 	// Log is nil for no log.
 	Log *slog.Logger
 }
@@ -75,6 +77,9 @@ func New(cluster Cluster, rules Rules, s Settings) *Controller {
 	}
 	if s.Log == nil {
 		s.Log = slog.New(slog.DiscardHandler)
+	}
+	if s.Now == nil {
+		s.Now = time.Now
 	}
 	c := &Controller{cluster: cluster, rules: rules, settings: s, log: s.Log.With(obs.Controller, s.Self)}
 	c.observer = observe.New(cluster, observe.Settings{
@@ -112,7 +117,7 @@ func (t Turn) Busy() bool {
 // API server's Date. No error ends a controller: it is in the Turn, and the next
 // pass starts from what it then sees.
 func (c *Controller) Pass(ctx context.Context) Turn {
-	sight, err := c.observer.Observe(ctx, time.Now())
+	sight, err := c.observer.Observe(ctx, c.settings.Now())
 	t := Turn{Observation: sight.Observation}
 	if err != nil {
 		t.Err = err
@@ -133,7 +138,7 @@ func (c *Controller) Pass(ctx context.Context) Turn {
 
 // Look observes and does nothing else, so that a later Pass knows what changes.
 func (c *Controller) Look(ctx context.Context) (observe.Sight, error) {
-	return c.observer.Observe(ctx, time.Now())
+	return c.observer.Observe(ctx, c.settings.Now())
 }
 
 // act renews the Lease and carries out the action. An action is not begun when
@@ -162,7 +167,7 @@ func (c *Controller) act(ctx context.Context, d swap.Decision, o *swap.Observati
 
 // stillRight observes once more and judges the removal by what it then sees.
 func (c *Controller) stillRight(ctx context.Context, node string) error {
-	again, err := c.observer.Observe(ctx, time.Now())
+	again, err := c.observer.Observe(ctx, c.settings.Now())
 	if err != nil {
 		return err
 	}

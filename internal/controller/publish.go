@@ -49,7 +49,7 @@ func (c *Controller) publish(ctx context.Context, s *observe.Sight, version stri
 	if err != nil {
 		return fmt.Errorf("publish status: %w", err)
 	}
-	now := time.Now()
+	now := c.settings.Now()
 	if s.StatusRaw != "" && s.StatusProblem == "" && string(body) == c.published.body && now.Sub(c.published.at) < publishEvery {
 		return nil
 	}
