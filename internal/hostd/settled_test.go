@@ -87,6 +87,18 @@ func TestAPromotionWhoseSwapHasEndedIsTakenBack(t *testing.T) { // safety rules 
 		"with its Node deleted": func(r *rig) func() bool {
 			return func() bool { return r.host.Facts().Server.Process }
 		},
+		// Found by the simulated cluster: it fell, said so, and fell again for longer
+		// than the rollback waited.
+		"when a reboot had ended it before": func(r *rig) func() bool {
+			joins := false
+			return func() bool {
+				if !joins && r.host.Facts().Server.Process {
+					joins = true
+					r.reboot()
+				}
+				return r.settled(fleet.StepPromote, fleet.PhaseFailed)()
+			}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, "d")

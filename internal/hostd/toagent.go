@@ -69,10 +69,12 @@ func rollback(f Facts, o order) Decision {
 
 // orphaned takes back a promotion whose swap has ended without this host, which
 // was silent for longer than the swap could wait: nobody orders a rollback any
-// more. A host that has a datastore by then is left to the evidence of finish.
+// more. So does one that had failed before: its rollback was never ordered. A host
+// that has a datastore by then is left to the evidence of finish.
 func orphaned(f Facts, o order) Decision {
 	j := f.Journal
-	if j.Phase != fleet.PhaseRunning || j.Local || f.Command != nil || o.problem.is() || o.step != "" {
+	gaveUp := j.Step == fleet.StepPromote && j.Phase == fleet.PhaseFailed
+	if j.Phase != fleet.PhaseRunning && !gaveUp || j.Local || f.Command != nil || o.problem.is() || o.step != "" {
 		return Decision{}
 	}
 	// A deleted Node carries no swap either; the Lease alone then says whether the

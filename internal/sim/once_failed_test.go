@@ -20,6 +20,16 @@ func TestHistoriesThatOnceFailed(t *testing.T) {
 				{At: swap.Promote, After: 11, Kind: "controller dies", Effect: 3},
 			},
 		},
+		// Its promotion had failed and no rollback was ever ordered: the server's join
+		// drop-in stayed (safety rules 16 and 18).
+		"the candidate falls, says so, and falls again until the swap has ended": {
+			Voters: 3, Standbys: 1, Seed: 4, Out: "v2", In: "s1",
+			Faults: []fault{
+				{At: swap.Promote, Kind: "falls as it is added", Host: "s1", Effect: 1},
+				{At: swap.Promote, After: 6, Kind: "crash", Host: "s1", For: 400 * time.Second},
+				{At: swap.End, After: 3, Kind: "quiet", For: time.Second},
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
