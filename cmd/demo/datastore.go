@@ -261,14 +261,25 @@ func (f fresh) Local(ctx context.Context) hostapi.Member {
 
 // Ask implements hostd.Etcd.
 func (f fresh) Ask(ctx context.Context, urls []string) (hostapi.Answer, error) {
+	f.store.askOthers(ctx, f.host)
+	return f.HostEtcd.Ask(ctx, urls)
+}
+
+// askOthers asks every member but the host's own, all at once.
+func (d *datastore) askOthers(ctx context.Context, host string) {
 	var asked sync.WaitGroup
-	for _, n := range f.store.sorted() {
-		if n.host != f.host {
-			asked.Go(func() { f.store.ask(ctx, n) })
+	for _, n := range d.sorted() {
+		if n.host != host {
+			asked.Go(func() { d.ask(ctx, n) })
 		}
 	}
 	asked.Wait()
-	return f.HostEtcd.Ask(ctx, urls)
+}
+
+// Answering implements hostd.Etcd.
+func (f fresh) Answering(ctx context.Context, cluster, leader fleet.MemberID, members []status.Member) []fleet.MemberID {
+	f.store.askOthers(ctx, f.host)
+	return f.HostEtcd.Answering(ctx, cluster, leader, members)
 }
 
 // translate gives members the addresses that their hosts have in the simulated

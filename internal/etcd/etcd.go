@@ -227,6 +227,46 @@ func ask(ctx context.Context, cfg *tls.Config, url string) (hostapi.Answer, erro
 	return hostapi.Answer{URL: url, ClusterID: fleet.MemberID(list.Header.ClusterId), Members: members(list.Members)}, nil
 }
 
+// Answering are those of the members that answer a status call within CallTimeout,
+// as members of the cluster, and that follow the leader given. All are asked at once.
+func (c *Client) Answering(ctx context.Context, cluster, leader fleet.MemberID, members []status.Member) []fleet.MemberID {
+	cfg, _, err := c.tls()
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
+	defer cancel()
+	answered := make([]bool, len(members))
+	var all sync.WaitGroup
+	for i, m := range members {
+		all.Go(func() {
+			answered[i] = slices.ContainsFunc(m.ClientURLs, func(url string) bool { return follows(ctx, cfg, url, cluster, m.ID, leader) })
+		})
+	}
+	all.Wait()
+	var ids []fleet.MemberID
+	for i, m := range members {
+		if answered[i] {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids
+}
+
+func follows(ctx context.Context, cfg *tls.Config, url string, cluster, id, leader fleet.MemberID) bool {
+	if knock(ctx, url) != nil {
+		return false
+	}
+	conn, err := dial(cfg, url)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = conn.Close() }()
+	st, err := conn.Status(ctx, url)
+	return err == nil && fleet.MemberID(st.Header.ClusterId) == cluster && fleet.MemberID(st.Header.MemberId) == id &&
+		leader != 0 && fleet.MemberID(st.Leader) == leader
+}
+
 // MoveLeader asks the own etcd, which must lead, to hand leadership over.
 func (c *Client) MoveLeader(ctx context.Context, to fleet.MemberID) error {
 	c.mu.Lock()

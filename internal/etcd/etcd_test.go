@@ -228,6 +228,29 @@ func TestAskTakesTheFirstThatAnswers(t *testing.T) { // safety rule 12
 	}
 }
 
+// Safety rule 2: who answers right before a restart.
+func TestAnsweringIsWhoFollowsTheLeaderNow(t *testing.T) {
+	s, dir := start(t)
+	c := client(t, dir, s.url)
+	own := fleet.MemberID(s.header().MemberId)
+	ask := func(cluster, leader, id fleet.MemberID, urls ...string) int {
+		return len(c.Answering(t.Context(), cluster, leader, []status.Member{{ID: id, ClientURLs: urls}, {ID: 0xe, ClientURLs: []string{"https://127.0.0.1:1"}}}))
+	}
+	for name, test := range map[string]struct{ got, want int }{
+		"it answers":                    {ask(big63, 0xb, own, s.url), 1},
+		"one of its addresses answers":  {ask(big63, 0xb, own, "https://127.0.0.1:1", s.url), 1},
+		"another member answers there":  {ask(big63, 0xb, own+1, s.url), 0},
+		"a member of another cluster":   {ask(big63+1, 0xb, own, s.url), 0},
+		"it follows another leader":     {ask(big63, 0xa, own, s.url), 0},
+		"nobody knows a leader":         {ask(big63, 0, own, s.url), 0},
+		"nobody listens at its address": {ask(big63, 0xb, own, "https://127.0.0.1:1"), 0},
+	} {
+		if test.got != test.want {
+			t.Errorf("%s: %d answer, want %d", name, test.got, test.want)
+		}
+	}
+}
+
 func TestMoveLeader(t *testing.T) { // safety rule 8
 	s, dir := start(t)
 	c := client(t, dir, s.url)

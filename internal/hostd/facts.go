@@ -32,6 +32,10 @@ type Facts struct {
 	// host has reason to doubt its own membership; nil otherwise.
 	Answer *hostapi.Answer `json:"answer,omitempty"`
 
+	// Others are the other members that answered in this pass. Asked for while a
+	// restart of the own server is due; nil otherwise.
+	Others []fleet.MemberID `json:"others,omitempty"`
+
 	// Preflight was judged in this pass or within the last period; nil on a server.
 	Preflight *status.Preflight `json:"preflight,omitempty"`
 	// Standbys are a voter's dials of the last period.

@@ -44,6 +44,9 @@ func (d *Daemon) observe(ctx context.Context) (Facts, error) {
 		f.Etcd = d.s.Etcd.Local(ctx)
 	}
 	d.ask(ctx, &f)
+	if f.restartDue() {
+		f.Others = d.s.Etcd.Answering(ctx, f.Etcd.View.ClusterID, f.Etcd.View.Leader, f.otherVoters())
+	}
 	d.judge(ctx, &f)
 	d.dial(ctx, &f)
 	return f, nil

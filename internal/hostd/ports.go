@@ -33,6 +33,9 @@ type Etcd interface {
 	// Ask gives the first linearizable member list that one of the client URLs
 	// answers; an error when none does.
 	Ask(ctx context.Context, urls []string) (hostapi.Answer, error)
+	// Answering are those of the members that answer a status call now, as members
+	// of the cluster, and that follow the leader given.
+	Answering(ctx context.Context, cluster, leader fleet.MemberID, members []status.Member) []fleet.MemberID
 	// MoveLeader asks the own etcd, which leads, to hand over to a member.
 	MoveLeader(ctx context.Context, to fleet.MemberID) error
 }

@@ -50,8 +50,9 @@ type rig struct {
 	members  []status.Member
 	leader   fleet.MemberID
 	ownID    fleet.MemberID
-	etcdDown bool // the server runs, its etcd does not answer
-	stuck    bool // leadership does not move
+	etcdDown bool             // the server runs, its etcd does not answer
+	silent   []fleet.MemberID // other voters that do not answer
+	stuck    bool             // leadership does not move
 	neverWAL bool
 	pre      []status.Problem
 
@@ -232,6 +233,16 @@ func (e etcd) Ask(_ context.Context, urls []string) (hostapi.Answer, error) {
 		return hostapi.Answer{}, errors.New("nobody to ask")
 	}
 	return hostapi.Answer{URL: "https://10.0.0.3:2379", ClusterID: clusterID, Members: slices.Clone(e.r.members)}, nil
+}
+
+func (e etcd) Answering(_ context.Context, _, _ fleet.MemberID, members []status.Member) []fleet.MemberID {
+	var ids []fleet.MemberID
+	for _, m := range members {
+		if !slices.Contains(e.r.silent, m.ID) {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids
 }
 
 func (e etcd) MoveLeader(_ context.Context, to fleet.MemberID) error {

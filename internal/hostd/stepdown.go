@@ -1,8 +1,12 @@
 package hostd
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/platform"
+	"github.com/exadev/regrade/internal/status"
 )
 
 // stepDown makes the outgoing voter an etcd-only server that is leaving
@@ -103,7 +107,52 @@ func restartEtcdOnly(f Facts, o order) Decision {
 	if h.Level != fleet.LevelEtcdOnly {
 		return effect(Effect{Kind: SetLevel, Level: fleet.LevelEtcdOnly})
 	}
-	return effect(Effect{Kind: Restart, Role: fleet.RoleServer})
+	return restart(f)
+}
+
+// restart restarts the own server while the others are a quorum without it, seen
+// in this pass: the controller judged that on reports that may be seconds old
+// (safety rule 2).
+func restart(f Facts) Decision {
+	voters := f.otherVoters()
+	need := (len(voters)+1)/2 + 1
+	if len(f.Others) >= need {
+		return effect(Effect{Kind: Restart, Role: fleet.RoleServer})
+	}
+	var silent []string
+	for _, m := range voters {
+		if !slices.Contains(f.Others, m.ID) {
+			silent = append(silent, m.Name)
+		}
+	}
+	return soon(CodeNoQuorumWithout, "a restart now would leave %d answering voters of %d, %d are a quorum; silent: %s",
+		len(f.Others), len(voters)+1, need, strings.Join(silent, ", "))
+}
+
+// otherVoters are the voters beside the own member.
+func (f Facts) otherVoters() []status.Member {
+	var out []status.Member
+	for _, m := range f.Etcd.View.Members {
+		if m.ID != f.Etcd.ID && !m.Learner {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// restartDue says whether the server, which votes, is to be restarted into
+// another level.
+func (f Facts) restartDue() bool {
+	if f.Journal.Phase != fleet.PhaseRunning || !f.Etcd.Voter() {
+		return false
+	}
+	switch f.Journal.Step {
+	case fleet.StepStepDown:
+		return f.Host.Server.Level != fleet.LevelEtcdOnly
+	case fleet.StepStepUp:
+		return f.Host.Server.Level != fleet.LevelFull
+	}
+	return false
 }
 
 func handOver(f Facts, o order) Decision {
@@ -210,7 +259,11 @@ func stepUp(f Facts, o order) Decision {
 		return startServer(f)
 	}
 	if h.Server.Level != fleet.LevelFull {
-		return effect(Effect{Kind: Restart, Role: fleet.RoleServer})
+		if !f.Etcd.Voter() {
+			// It is no help to the quorum as it is.
+			return effect(Effect{Kind: Restart, Role: fleet.RoleServer})
+		}
+		return restart(f)
 	}
 	if !f.Etcd.Voter() || h.Server.State != platform.StateActive {
 		return soon(CodeStarting, "the server is %s; %s", h.Server.State, etcdStage(f))

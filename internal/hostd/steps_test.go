@@ -106,6 +106,32 @@ func TestStepDownFailsWhenLeadershipDoesNotArrive(t *testing.T) { // safety rule
 	}
 }
 
+// Safety rule 2: the controller's reports may be seconds old; the host asks the
+// others itself right before it restarts.
+func TestNoRestartThatWouldTakeTheQuorum(t *testing.T) {
+	r := newRig(t, "a")
+	r.silent = []fleet.MemberID{idC}
+	r.order(fleet.StepStepDown)
+	r.until("it waits for the others", func() bool { return len(r.reports) > 0 && r.report().Code == "NoQuorumWithoutMe" })
+	for range 5 {
+		r.pass()
+	}
+	if f := r.host.Facts(); f.Server.Level != fleet.LevelFull || f.Server.Job != platform.JobNone {
+		t.Errorf("the server was restarted while c is silent: %+v", f.Server)
+	}
+	if m := r.report().Message; !strings.Contains(m, "c-00000003") {
+		t.Errorf("the wait does not name who is silent: %q", m)
+	}
+	r.silent = nil
+	r.until("stepped down", r.settled(fleet.StepStepDown, fleet.PhaseDone))
+
+	r.silent = []fleet.MemberID{idB}
+	r.order(fleet.StepStepUp)
+	r.until("the way back waits too", func() bool { return len(r.reports) > 0 && r.report().Code == "NoQuorumWithoutMe" })
+	r.silent = nil
+	r.until("stepped up", r.settled(fleet.StepStepUp, fleet.PhaseDone))
+}
+
 func TestStepUpBringsTheOutgoingVoterBack(t *testing.T) { // safety rule 7
 	r := newRig(t, "a")
 	r.order(fleet.StepStepDown)

@@ -154,6 +154,21 @@ func (e *HostEtcd) Ask(ctx context.Context, urls []string) (answer hostapi.Answe
 	return answer, err
 }
 
+// Answering implements hostd.Etcd.
+func (e *HostEtcd) Answering(ctx context.Context, cluster, leader fleet.MemberID, members []status.Member) (ids []fleet.MemberID) {
+	_ = e.m.on(ctx, "ask each voter", func(h *Host) error {
+		for _, name := range e.m.w.Names() {
+			l := e.m.w.etcd.Local(name)
+			wanted := slices.ContainsFunc(members, func(m status.Member) bool { return m.ID == l.ID })
+			if wanted && e.m.w.reaches(h.Name, name) && l.Answers && leader != 0 && l.View.Leader == leader && l.View.ClusterID == cluster {
+				ids = append(ids, l.ID)
+			}
+		}
+		return nil
+	})
+	return ids
+}
+
 // MoveLeader implements hostd.Etcd.
 func (e *HostEtcd) MoveLeader(ctx context.Context, to fleet.MemberID) error {
 	return e.m.on(ctx, "move leader", func(h *Host) error {

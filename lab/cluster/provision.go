@@ -86,6 +86,7 @@ func (c *Cluster) agentConfig(h *host.Host, spec HostSpec) map[string]any {
 func (c *Cluster) kubelet(config map[string]any) {
 	if c.Binaries.Real {
 		config["kubelet-arg"] = realKubelet
+		config["pause-image"] = image
 	}
 }
 
@@ -132,6 +133,9 @@ func (c *Cluster) provision(h *host.Host) error {
 	var env strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(c.Spec.Env)) {
 		fmt.Fprintf(&env, "%s=%s\n", key, c.Spec.Env[key])
+	}
+	if c.Binaries.Real {
+		env.WriteString(realEnv)
 	}
 	for _, unit := range []string{ServerUnit, AgentUnit} {
 		if err := h.WriteFile("/etc/systemd/system/"+unit+".env", []byte(env.String()), 0o600); err != nil {

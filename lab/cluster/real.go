@@ -30,12 +30,24 @@ var packed = []string{"containerd", "containerd-shim-runc-v2"}
 // realKubelet is what the kubelet of a real k3s needs under cgroup v1.
 var realKubelet = []string{"fail-cgroupv1=false", "cgroup-driver=cgroupfs", "cgroups-per-qos=false", "enforce-node-allocatable="}
 
+// realEnv hides systemd from k3s: it would tell containerd to use systemd's cgroups, which a host under cgroup v1 has not.
+const realEnv = "INVOCATION_ID=\n"
+
 // realPackages are what containers need besides k3s's own programs.
 var realPackages = []string{"containernetworking-plugins", "runc"}
 
 const cniConfig = `{"cniVersion":"0.4.0","name":"lab","plugins":[{"type":"bridge","bridge":"cni0","isGateway":true,"ipMasq":true,
 "ipam":{"type":"host-local","ranges":[[{"subnet":"10.42.%d.0/24"}]],"routes":[{"dst":"0.0.0.0/0"}]}},{"type":"portmap","capabilities":{"portMappings":true}}]}
 `
+
+// containerdConfig is for a root that may not raise a process's priority against being killed for memory, which pods want.
+const containerdConfig = `version = 3
+[plugins."io.containerd.cri.v1.runtime"]
+  disable_apparmor = true
+  restrict_oom_score_adj = true
+`
+
+const containerdFile = "/var/lib/rancher/k3s/agent/etc/containerd/config-v3.toml.d/lab.toml"
 
 // realBinds puts on the hosts' path what stands beside a real k3s.
 func (b Binaries) realBinds() map[string]string {
@@ -59,6 +71,9 @@ func (c *Cluster) provisionReal(h *host.Host) error {
 		return err
 	}
 	if err := h.Link("/usr/lib/cni", "/opt/cni/bin"); err != nil {
+		return err
+	}
+	if err := h.WriteFile(containerdFile, []byte(containerdConfig), 0o644); err != nil {
 		return err
 	}
 	archive, err := imageArchive(c.Binaries.Pause)

@@ -20,6 +20,7 @@ import (
 // R-D1-35, R-216-26: no controller; the test writes the Lease, the label and
 // the annotations by hand and the host daemons do their half.
 func Test_actuator_native(t *testing.T) {
+	t.Parallel()
 	s := begin(t, cluster.Standard(), nil, "n2", "n3")
 	ctx := t.Context()
 	id := fleet.NewSwapID(time.Now(), "n1", "n4")

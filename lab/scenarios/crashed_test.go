@@ -13,6 +13,7 @@ import (
 // so it finds no tombstone when it comes back. It ends as an agent by itself.
 func Test_host_crashed(t *testing.T) {
 	s, out, in := troubled(t)
+	s.leaderDies = true
 	ctx := t.Context()
 	s.ask(out, in)
 	s.awaitState("drain-out", "step-down")

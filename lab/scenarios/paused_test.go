@@ -14,6 +14,7 @@ import (
 // it does not come back as a member, and becomes an agent by itself.
 func Test_swap_paused(t *testing.T) {
 	s, out, in := troubled(t)
+	s.leaderDies = true
 	s.ask(out, in)
 	s.awaitState("drain-out", "step-down")
 	var mends []fault.Undo

@@ -132,6 +132,7 @@ func Test_power_cut_leaving(t *testing.T) {
 // uncordoned.
 func Test_pending_returns(t *testing.T) {
 	s, out, in := troubled(t)
+	s.leaderDies = true
 	s.ask(out, in)
 	s.awaitState("finish")
 	s.cut(out)

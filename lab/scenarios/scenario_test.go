@@ -45,6 +45,9 @@ type scenario struct {
 	lastSwap fleet.SwapID
 	// outage: the scenario takes the quorum away, so writes may fail for a while.
 	outage bool
+	// leaderDies: the scenario kills or freezes the host that may lead etcd. An election begins
+	// within twice its timeout, and the write that was under way is given up after its own.
+	leaderDies bool
 }
 
 // begin makes the cluster and starts what runs through every scenario. The

@@ -185,6 +185,14 @@ func (e etcd) Local(context.Context) hostapi.Member {
 func (e etcd) Ask(context.Context, []string) (hostapi.Answer, error) {
 	return hostapi.Answer{URL: "https://10.0.0.2:2379", ClusterID: 0xc1, Members: e.r.members}, nil
 }
+func (e etcd) Answering(_ context.Context, _, _ fleet.MemberID, members []status.Member) []fleet.MemberID {
+	var ids []fleet.MemberID
+	for _, m := range members {
+		ids = append(ids, m.ID)
+	}
+	return ids
+}
+
 func (e etcd) MoveLeader(context.Context, fleet.MemberID) error {
 	return errors.New("it does not lead")
 }
