@@ -24,11 +24,17 @@ change on the API and none on a host.
 
 With --once it ends after one pass. It first looks until the hosts' reports have
 been seen to change, which takes up to two periods: a report counts as fresh
-only when it changed while somebody looked.`,
+only when it changed while somebody looked. It needs --self, the same one each
+time: a swap is gone on with by the controller that its Lease names.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.read(cmd, e); err != nil {
 				return err
+			}
+			if once && s.self == "" {
+				// An id made up for each pass is a new controller each time: none would
+				// ever have taken over the swap that the one before it began.
+				return env.Usage("--once needs --self: the same id in each pass, another one than any other controller's")
 			}
 			protected, err := s.protected()
 			if err != nil {

@@ -26,7 +26,8 @@ func newStatus(e env.Env, d Deps) *cobra.Command {
 		Short: "Show the swap under way, what is next, and every host",
 		Long: `Status prints what the controller published last. With -o json it prints
 status.json as it stands; its schema is internal/status/schemas/status.json.
-With --watch it prints again whenever something but the time has changed.`,
+With --watch it prints again whenever something but the time has changed; what
+keeps it from reading is printed once, and it goes on.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := env.Read(cmd, e.Getenv); err != nil {
@@ -39,7 +40,7 @@ With --watch it prints again whenever something but the time has changed.`,
 			if err != nil {
 				return failed(err)
 			}
-			return failed(showStatus(cmd.Context(), cluster, e.Out, out, watch, d.Look))
+			return failed(showStatus(cmd.Context(), cluster, e, out, watch, d.Look))
 		},
 	}
 	a.flags(cmd.Flags())
@@ -48,8 +49,8 @@ With --watch it prints again whenever something but the time has changed.`,
 	return cmd
 }
 
-func showStatus(ctx context.Context, cluster Cluster, w io.Writer, out output, watch bool, look time.Duration) error {
-	last := ""
+func showStatus(ctx context.Context, cluster Cluster, e env.Env, out output, watch bool, look time.Duration) error {
+	last, failing := "", ""
 	for {
 		cm, err := cluster.ConfigMap(ctx, fleet.ConfigMapStatus)
 		if err == nil {
@@ -61,7 +62,7 @@ func showStatus(ctx context.Context, cluster Cluster, w io.Writer, out output, w
 				st, err = status.ParseStatus([]byte(raw))
 				if now := withoutTime(st); err == nil && now != last {
 					last = now
-					if err := printStatus(w, st, raw, out); err != nil {
+					if err := printStatus(e.Out, st, raw, out); err != nil {
 						return err
 					}
 				}
@@ -69,6 +70,9 @@ func showStatus(ctx context.Context, cluster Cluster, w io.Writer, out output, w
 		}
 		if !watch {
 			return err
+		}
+		if ctx.Err() == nil {
+			failing = sayOnce(e.Err, failing, err)
 		}
 		if !pause(ctx, look) {
 			return nil // interrupted, which is how a watch ends

@@ -46,7 +46,8 @@ Exit status 0: accepted, every gate holds. 1: refused, with each reason. 2: wron
 usage, or a node that is unknown, ineligible or pinned, or the same node twice.
 
 With --wait it follows the swap. 0: completed. 1: refused, abandoned or rolled
-back, with the reasons. 3: still under way at --timeout.`,
+back, with the reasons; or no controller has taken the request up in its life. 3:
+still under way at --timeout.`,
 		Example: "  regrade swap nas-2 mini-4 --wait --timeout 1h",
 		Args:    exactly("OUT", "IN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -114,7 +115,7 @@ func (a *asker) run(ctx context.Context, wait bool, timeout time.Duration) error
 		}
 		return a.end(answer, code, fmt.Sprintf("refused: %s is not swapped for %s", a.pair.Out, a.pair.In))
 	}
-	raw, err := json.Marshal(status.Request{Out: a.pair.Out, In: a.pair.In, At: sight.Now})
+	raw, err := json.Marshal(status.Request{Protocol: status.Protocol, Out: a.pair.Out, In: a.pair.In, At: sight.Now})
 	if err != nil {
 		return err
 	}

@@ -99,7 +99,10 @@ func TestARequestIsCheckedForItsForm(t *testing.T) {
 	if r, err := ParseRequest([]byte(`{"out":"n1","in":"n4","at":"2026-11-29T12:00:00Z"}`)); err != nil || r.Out != "n1" {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	for _, raw := range []string{"", "{", "null", `{}`, `{"out":"n1","in":"n4"}`, `{"out":"n1","in":"n1","at":"2026-11-29T12:00:00Z"}`, `{"out":1,"in":"n4"}`, `{"out":"n1","in":"n4","at":"yesterday"}`} {
+	if r, err := ParseRequest([]byte(`{"protocol":1,"out":"n1","in":"n4","at":"2026-11-29T12:00:00Z"}`)); err != nil || r.Protocol != Protocol {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	for _, raw := range []string{"", "{", "null", `{}`, `{"protocol":2,"out":"n1","in":"n4","at":"2026-11-29T12:00:00Z"}`, `{"out":"n1","in":"n4"}`, `{"out":"n1","in":"n1","at":"2026-11-29T12:00:00Z"}`, `{"out":1,"in":"n4"}`, `{"out":"n1","in":"n4","at":"yesterday"}`} {
 		if r, err := ParseRequest([]byte(raw)); err == nil {
 			t.Errorf("%q is taken as %+v", raw, r)
 		}

@@ -61,7 +61,7 @@ func documents() map[string]any {
 				ID: id, Out: "n1", In: "n4", Outcome: fleet.OutcomeRolledBack, Manual: true, EndedAt: at, Reasons: reason,
 				OutgoingPending: true, IncomingPending: true, Snapshot: "s", Steps: steps,
 			},
-			Request: &status.Request{Out: "n1", In: "n4", At: at},
+			Request: &status.Request{Protocol: status.Protocol, Out: "n1", In: "n4", At: at},
 			Next: status.Next{
 				State: "promote", Action: "order", Node: "n4", Code: "PromoteOrdered", Sentence: "n4 is asked to join",
 				Facts: []status.Fact{{Name: "voters", Value: "3"}}, Waits: reason,
@@ -73,7 +73,7 @@ func documents() map[string]any {
 			Pending: []string{"n2"}, EvenSince: at, CooldownUntil: at,
 			Backoff: []status.Backoff{{Out: "n1", In: "n4", Count: 2, Until: at}},
 		},
-		"request": status.Request{Out: "n1", In: "n4", At: at},
+		"request": status.Request{Protocol: status.Protocol, Out: "n1", In: "n4", At: at},
 		"report": status.Report{
 			Protocol: status.Protocol, Swap: id, Step: fleet.StepPromote, Phase: fleet.PhaseRunning, Code: "Waits", Message: "waits for etcd",
 			StartedAt: at, Stopped: true, Snapshot: "s", Role: fleet.RoleServer, Level: fleet.LevelEtcdOnly, Leaving: true,
@@ -131,7 +131,7 @@ func TestTheBarestDocumentsAreValid(t *testing.T) {
 	for name, doc := range map[string]any{
 		"status":  status.Status{Protocol: status.Protocol, At: at, Target: 3, Hosts: []status.Host{}},
 		"report":  status.Report{Protocol: status.Protocol, At: at, BootID: "b", Etcd: &status.EtcdView{}},
-		"request": status.Request{Out: "n1", In: "n4", At: at},
+		"request": status.Request{Protocol: status.Protocol, Out: "n1", In: "n4", At: at},
 	} {
 		raw, err := json.Marshal(doc)
 		if err != nil {

@@ -128,6 +128,9 @@ type Backoff struct {
 
 // Request is request.json: a swap asked for by a person (R-E2-02, R-228-10).
 type Request struct {
+	// Protocol is zero in a request of a program older than this field.
+	Protocol int `json:"protocol,omitempty"`
+
 	Out string    `json:"out"`
 	In  string    `json:"in"`
 	At  time.Time `json:"at"` // the API server's Date
@@ -161,6 +164,8 @@ func ParseRequest(raw []byte) (Request, error) {
 		return Request{}, fmt.Errorf("request: %w", err)
 	}
 	switch {
+	case r.Protocol != 0 && r.Protocol != Protocol:
+		return Request{}, fmt.Errorf("request: protocol %d, this program speaks %d", r.Protocol, Protocol)
 	case r.Out == "" || r.In == "":
 		return Request{}, fmt.Errorf("request: out and in must both name a node")
 	case r.Out == r.In:
