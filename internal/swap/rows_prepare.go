@@ -180,7 +180,9 @@ func recordSnapshot(code string, h func(*view) *Host) Row {
 			rec.Snapshot = v.snapshotName()
 			return Action{Kind: WriteRecord, Node: h(v).Name, Swap: rec.ID, Record: &rec}
 		},
-		say: func(v *view) string { return "the etcd snapshot " + v.snapshotName() + " is ready; its name is recorded" },
+		say: func(v *view) string {
+			return "the etcd snapshot " + v.snapshotName() + " is ready; its name is recorded"
+		},
 	}
 }
 
