@@ -22,6 +22,9 @@ type Wake struct {
 	Again bool
 	// After is the longest wait otherwise; a watch may end it sooner.
 	After time.Duration
+	// Glance: meanwhile what can be seen on the host itself is looked at each
+	// Fast, and the pass comes at once when something has changed.
+	Glance bool
 }
 
 // Paces of the loop (design §3, "Passes").
@@ -77,11 +80,13 @@ type Daemon struct {
 	last     Effect
 	lastWait string
 
-	soonCode  string
-	soonSince time.Time
-	busy      time.Time // since when the host lock is another's
-	facts     Facts
-	decision  Decision
+	soonCode   string
+	soonSince  time.Time
+	early      int // passes that glances have brought forward
+	earlySince time.Time
+	busy       time.Time // since when the host lock is another's
+	facts      Facts
+	decision   Decision
 }
 
 // New makes a Daemon. The counter of its reports begins above that of any
@@ -159,7 +164,8 @@ func (d *Daemon) pace(f Facts, dec Decision) Wake {
 	case d.quick(f, dec):
 		return Wake{After: Quick}
 	case d.swapping(f) || f.Journal.Phase == fleet.PhaseRunning || f.Command != nil:
-		return Wake{After: Swapping}
+		host, etcd := d.glances(f)
+		return Wake{After: Swapping, Glance: host || etcd}
 	}
 	return Wake{After: f.Policy.Period}
 }
@@ -208,17 +214,11 @@ func (d *Daemon) Run(ctx context.Context) error {
 		if err != nil {
 			said = err.Error()
 		}
-		if wake.Again {
-			continue
+		if !wake.Again {
+			d.rest(ctx, wake)
 		}
-		timer := time.NewTimer(wake.After)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if ctx.Err() != nil {
 			return nil
-		case <-d.s.API.Changed():
-			timer.Stop()
-		case <-timer.C:
 		}
 	}
 }

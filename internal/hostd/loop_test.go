@@ -11,6 +11,7 @@ import (
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/hostd"
 	"github.com/exadev/regrade/internal/platform"
+	"github.com/exadev/regrade/internal/status"
 )
 
 // loop runs the daemon's own loop in a bubble for a while.
@@ -63,6 +64,111 @@ func TestDuringASwapAHostBeatsEveryTwoSeconds(t *testing.T) {
 	}
 	if len(r.reports) > 4 {
 		t.Errorf("%d reports of an unchanged host", len(r.reports))
+	}
+}
+
+// From the moment something happens on the host of a step, or in the lists of a
+// staying voter, the report of it is a glance away, not a pass. The break check:
+// leave Glance out of the pace.
+func TestWhatChangesWhileAStepRunsIsReportedWithinAGlance(t *testing.T) { // safety rule 29
+	for name, c := range map[string]struct {
+		node   string
+		begin  func(r *rig)
+		change func(r *rig)
+		shows  func(rep status.Report) bool
+	}{
+		"a newcomer votes": {"d",
+			func(r *rig) {
+				r.neverWAL = true
+				r.order(fleet.StepPromote)
+				r.wake <- struct{}{}
+				for range 20 {
+					time.Sleep(300 * time.Millisecond)
+					r.do(r.host.Advance)
+				}
+			},
+			func(r *rig) {
+				r.neverWAL = false
+				for range 4 {
+					r.host.Advance()
+				}
+			},
+			func(rep status.Report) bool { return rep.Etcd != nil && rep.Etcd.Linearizable }},
+		"a staying voter sees the newcomer": {"b",
+			func(r *rig) { r.self.Annotations[keys().Swap()] = string(id); r.hold() },
+			func(r *rig) { r.members = append(r.members, member("d", idD, 4)) },
+			func(rep status.Report) bool { return len(rep.Etcd.Members) == 4 }},
+		"a staying voter sees the outgoing one go": {"b",
+			func(r *rig) { r.self.Annotations[keys().Swap()] = string(id); r.hold() },
+			func(r *rig) { r.remove(idA) },
+			func(rep status.Report) bool { return len(rep.Etcd.Members) == 2 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var changed time.Time
+			r := loop(t, c.node, 3*time.Second, func(r *rig) {
+				c.begin(r)
+				r.wake <- struct{}{}
+				time.Sleep(20*time.Second + 300*time.Millisecond) // past the quick paces, in the middle of a wait
+				changed = time.Now()
+				r.do(func() { c.change(r) })
+			})
+			for i, rep := range r.reports {
+				if !r.wrote[i].Before(changed) && c.shows(rep) {
+					if took := r.wrote[i].Sub(changed); took > hostd.Fast {
+						t.Errorf("reported after %s", took)
+					}
+					return
+				}
+			}
+			t.Errorf("never reported: %+v", r.report())
+		})
+	}
+}
+
+// Glances are of the host alone: the API is asked and written no more often.
+func TestGlancesAskAndWriteNothing(t *testing.T) { // safety rule 29
+	r := loop(t, "b", time.Minute, func(r *rig) {
+		r.self.Annotations[keys().Swap()] = string(id)
+		r.wake <- struct{}{}
+	})
+	if r.read > 35 || len(r.beats) > 35 || len(r.reports) > 4 {
+		t.Errorf("%d reads, %d heartbeats, %d reports in a quiet minute of a swap", r.read, len(r.beats), len(r.reports))
+	}
+	if r.locals < 100 {
+		t.Errorf("the own etcd was looked at %d times", r.locals)
+	}
+	idle := loop(t, "b", time.Minute, nil)
+	if idle.locals > 8 || idle.read > 8 {
+		t.Errorf("an idle host: %d looks at its etcd, %d reads of the API", idle.locals, idle.read)
+	}
+}
+
+// A host that changes at each glance is soon back at the pace that rule 29 is
+// reckoned with. The break check: count nothing in rest.
+func TestAHostThatNeverStandsStillIsNotReportedAtEachGlance(t *testing.T) { // safety rule 29
+	r := loop(t, "b", time.Second, func(r *rig) {
+		r.self.Annotations[keys().Swap()] = string(id)
+		r.wake <- struct{}{}
+		for i := range 600 {
+			r.do(func() { r.leader = []fleet.MemberID{idA, idC}[i%2] })
+			time.Sleep(100 * time.Millisecond)
+		}
+	})
+	if n := len(r.reports); n > 60 {
+		t.Errorf("%d reports in a minute", n)
+	}
+}
+
+// An etcd that is slower than a glance has patience for has not changed.
+func TestAGlanceAtASlowEtcdIsNoNews(t *testing.T) { // safety rules 24 and 29
+	r := loop(t, "b", 30*time.Second, func(r *rig) {
+		r.self.Annotations[keys().Swap()] = string(id)
+		r.wake <- struct{}{}
+		time.Sleep(5 * time.Second)
+		r.do(func() { r.slow = hostd.Fast + 200*time.Millisecond })
+	})
+	if r.read > 19 || len(r.reports) > 3 || len(r.beats) < 10 {
+		t.Errorf("%d reads, %d reports, %d heartbeats in 35 s", r.read, len(r.reports), len(r.beats))
 	}
 }
 

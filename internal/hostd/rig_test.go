@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -54,15 +55,19 @@ type rig struct {
 	silent   []fleet.MemberID // other voters that do not answer
 	stuck    bool             // leadership does not move
 	neverWAL bool
+	slow     time.Duration // the own etcd answers after this long
 	pre      []status.Problem
 
 	reports []status.Report
+	wrote   []time.Time // when each report was, by the bubble's clock
 	beats   []hostapi.Beat
+	locals  int
 	asked   int
 	daemon  *hostd.Daemon
 	command *hostd.Command
 	lock    hostd.Lock
 	boots   int
+	mu      sync.Mutex        // what a bubble's test changes while the daemon runs
 	joins   map[string]string // joins() when nil
 }
 
@@ -158,9 +163,18 @@ func (r *rig) up(f *platform.Facts) bool {
 	return f.Server.Process && f.Files.WAL && !r.etcdDown && r.index(r.ownID) >= 0
 }
 
+// do changes the rig while the daemon's loop runs.
+func (r *rig) do(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f()
+}
+
 // The API.
 
 func (r *rig) Read(context.Context) (hostapi.View, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.read++
 	if r.apiDown {
 		return hostapi.View{}, errors.New("no candidate is ready")
@@ -182,6 +196,7 @@ func (r *rig) WriteReport(_ context.Context, rep status.Report) error {
 		return errors.New("no candidate is ready")
 	}
 	r.reports = append(r.reports, rep)
+	r.wrote = append(r.wrote, time.Now())
 	return nil
 }
 
@@ -214,7 +229,18 @@ func (r *rig) Dial(_ context.Context, standbys []hostapi.Standby) []status.Dial 
 // etcd is a second receiver, because Ask and Read would clash in meaning.
 type etcd struct{ r *rig }
 
-func (e etcd) Local(context.Context) hostapi.Member {
+func (e etcd) Local(ctx context.Context) hostapi.Member {
+	var slow time.Duration
+	e.r.do(func() { e.r.locals++; slow = e.r.slow })
+	if slow > 0 {
+		select {
+		case <-ctx.Done():
+			return hostapi.Member{View: status.EtcdView{Error: "no answer in time"}}
+		case <-time.After(slow):
+		}
+	}
+	e.r.mu.Lock()
+	defer e.r.mu.Unlock()
 	f := e.r.host.Facts()
 	if !e.r.up(&f) {
 		return hostapi.Member{View: status.EtcdView{Error: "connection refused"}}
