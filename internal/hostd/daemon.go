@@ -163,7 +163,7 @@ func (d *Daemon) pace(f Facts, dec Decision) Wake {
 	switch {
 	case d.quick(f, dec):
 		return Wake{After: Quick}
-	case d.swapping(f) || f.Journal.Phase == fleet.PhaseRunning || f.Command != nil:
+	case f.swapping() || f.Journal.Phase == fleet.PhaseRunning || f.Command != nil:
 		host, etcd := d.glances(f)
 		return Wake{After: Swapping, Glance: host || etcd}
 	}
@@ -185,7 +185,7 @@ func (d *Daemon) quick(f Facts, dec Decision) bool {
 }
 
 // swapping says whether any Node carries a swap annotation.
-func (d *Daemon) swapping(f Facts) bool {
+func (f Facts) swapping() bool {
 	key := f.Policy.Keys.Swap()
 	if f.View != nil && f.View.Self != nil && f.View.Self.Annotations[key] != "" {
 		return true

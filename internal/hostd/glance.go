@@ -34,7 +34,7 @@ type sight struct {
 func (d *Daemon) glances(f Facts) (host, etcd bool) {
 	j := f.Journal
 	step := j.Phase == fleet.PhaseRunning && j.Step != fleet.StepSnapshot && !late(f, f.Policy.OperationTimeout)
-	return step, f.Host.Server.Process && (step || d.swapping(f))
+	return step, f.Host.Server.Process && (step || f.swapping())
 }
 
 // still is a sight without what moves all the time or changes nothing.

@@ -205,9 +205,11 @@ func identify(f Facts, _ order) Decision {
 	return effect(Effect{Kind: Identify, Identity: want})
 }
 
-// prune keeps the newest of regrade's own etcd snapshots (safety rule 14).
+// prune keeps the newest of regrade's own etcd snapshots (safety rule 14), and
+// all while a swap is under way, or may be: whatever the clocks have done to their
+// order, the one of that swap is among them.
 func prune(f Facts, _ order) Decision {
-	if f.Host.Snapshot.Running || len(f.Host.Snapshots) <= f.Policy.KeepSnapshots {
+	if f.View == nil || f.swapping() || f.Host.Snapshot.Running || len(f.Host.Snapshots) <= f.Policy.KeepSnapshots {
 		return Decision{}
 	}
 	return effect(Effect{Kind: Prune, Keep: f.Policy.KeepSnapshots})

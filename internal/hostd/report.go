@@ -57,7 +57,7 @@ func (d *Daemon) publish(ctx context.Context, f Facts, dec Decision) error {
 	}
 	beat := hostapi.Beat{BootID: r.BootID, Counter: d.counter, At: f.Now.UTC()}
 	every := f.Policy.Period
-	if d.swapping(f) {
+	if f.swapping() {
 		every = min(every, Swapping)
 	}
 	if beat.Counter == d.beaten.Counter && beat.BootID == d.beaten.BootID && !d.beatAt.IsZero() && f.Now.Sub(d.beatAt) < every {
@@ -75,7 +75,7 @@ func (d *Daemon) publish(ctx context.Context, f Facts, dec Decision) error {
 // change that never comes (safety rule 25). Both bounds keep within what rule 29
 // lets reports write at 64 hosts.
 func (d *Daemon) rewrite(f Facts) time.Duration {
-	if d.swapping(f) {
+	if f.swapping() {
 		return time.Minute
 	}
 	return 5 * time.Minute

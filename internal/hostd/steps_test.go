@@ -8,10 +8,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/hostapi"
 	"github.com/exadev/regrade/internal/lease"
 	"github.com/exadev/regrade/internal/platform"
 	"github.com/exadev/regrade/internal/platform/rolefile"
 	"github.com/exadev/regrade/internal/status"
+	"github.com/exadev/regrade/internal/swap"
 )
 
 func TestPromoteMakesAStandbyAVoter(t *testing.T) { // R-D1-21..24, R-216-05
@@ -559,5 +561,30 @@ func TestOwnSnapshotsAreKeptToThree(t *testing.T) { // safety rule 14
 	r.until("pruned", func() bool { return len(r.host.Facts().Snapshots) == 3 })
 	if d := cmp.Diff([]string{"3", "4", "5"}, r.host.Facts().Snapshots); d != "" {
 		t.Error(d)
+	}
+}
+
+// The break check: prune whatever goes on.
+func TestNoSnapshotIsPrunedWhileASwapIsUnderWay(t *testing.T) { // safety rules 14 and 30
+	for name, begin := range map[string]func(r *rig){
+		"by the Lease": func(r *rig) { r.hold() },
+		"by a Node": func(r *rig) {
+			r.nodes = []hostapi.Node{{Name: "d", Node: swap.Node{Annotations: map[string]string{keys().Swap(): string(id)}}}}
+		},
+		"nobody to ask about one": func(r *rig) { r.apiDown = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, "b")
+			r.host.Change(func(f *platform.Facts) { f.Snapshots = []string{"1", "2", "3", "4", "5"} })
+			begin(r)
+			for range 10 {
+				r.pass()
+			}
+			if n := len(r.host.Facts().Snapshots); n != 5 {
+				t.Fatalf("%d are left", n)
+			}
+			r.lease, r.nodes, r.apiDown = lease.Lease{}, nil, false
+			r.until("pruned", func() bool { return len(r.host.Facts().Snapshots) == 3 })
+		})
 	}
 }

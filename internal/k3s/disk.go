@@ -1,6 +1,7 @@
 package k3s
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/platform/atomicfile"
@@ -194,8 +196,10 @@ func (d Disk) snapshots() string {
 	return d.Path("server", db, "snapshots")
 }
 
-// OwnSnapshots are the files of regrade's own etcd snapshots, oldest first by
-// the seconds at the end of their names (k3s-facts §8).
+// OwnSnapshots are the files of regrade's own etcd snapshots, oldest first. The
+// swap in a name tells the API server's time, the seconds at its end this host's
+// (k3s-facts §8), which a clock that was put right may have made older than those
+// of the snapshot before; where both are alike the file's own time decides.
 func (d Disk) OwnSnapshots() ([]string, error) {
 	entries, err := os.ReadDir(d.snapshots())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errNotDir) {
@@ -207,18 +211,24 @@ func (d Disk) OwnSnapshots() ([]string, error) {
 			names = append(names, e.Name())
 		}
 	}
+	written := map[string]time.Time{}
+	for _, name := range names {
+		if info, err := os.Stat(filepath.Join(d.snapshots(), name)); err == nil {
+			written[name] = info.ModTime()
+		}
+	}
 	slices.SortStableFunc(names, func(a, b string) int {
 		x, _ := snapshotSeconds(a)
 		y, _ := snapshotSeconds(b)
-		switch {
-		case x < y:
-			return -1
-		case x > y:
-			return 1
-		}
-		return strings.Compare(a, b)
+		return cmp.Or(snapshotSwap(a).Compare(snapshotSwap(b)), cmp.Compare(x, y), written[a].Compare(written[b]), strings.Compare(a, b))
 	})
 	return names, nil
+}
+
+// snapshotSwap is when the swap of a snapshot's name began, zero in a name that
+// tells none.
+func snapshotSwap(name string) time.Time {
+	return fleet.SwapID(strings.TrimPrefix(name, fleet.SnapshotPrefix)).Started()
 }
 
 // snapshotSeconds is the time in a finished snapshot's name; one being written

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -265,6 +266,39 @@ func TestOwnSnapshotsArePrunedByAge(t *testing.T) {
 	}
 	if _, err := os.Stat(d.Path("server/db/snapshots/on-demand-n1-1")); err != nil {
 		t.Error("a snapshot of somebody else was deleted")
+	}
+}
+
+// The host's clock was put back by a day between two swaps. The break check:
+// order by the seconds of the name alone.
+func TestAClockThatWasPutBackPrunesNoNewerSnapshot(t *testing.T) { // safety rule 14
+	d := k3s.Disk{Root: t.TempDir()}
+	dir := filepath.Join(fleet.DefaultDataDir, "server/db/snapshots")
+	old := []string{
+		"fleet-role-20261126T120000Z-a-d-n1-1764504000", "fleet-role-20261127T120000Z-d-a-n1-1764590400", "fleet-role-20261128T120000Z-a-d-n1-1764676800",
+	}
+	newest := "fleet-role-20261129T120000Z-d-a-n1-1764417600"
+	for _, n := range append(old, newest) {
+		plant(t, d.Root, dir+"/"+n, "")
+	}
+	if err := d.PruneSnapshots(3); err != nil {
+		t.Fatal(err)
+	}
+	left, err := d.OwnSnapshots()
+	if diff := cmp.Diff([]string{old[1], old[2], newest}, left); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	// Two of one swap and one second: the file that was written last is the newest.
+	d = k3s.Disk{Root: t.TempDir()}
+	for i, n := range []string{"fleet-role-20261129T120000Z-d-a-n2-1764417600", "fleet-role-20261129T120000Z-d-a-n1-1764417600"} {
+		plant(t, d.Root, dir+"/"+n, "")
+		at := time.Unix(1764417600+int64(i), 0)
+		if err := os.Chtimes(filepath.Join(d.Root, dir, n), at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left, err := d.OwnSnapshots(); err != nil || len(left) != 2 || !strings.Contains(left[1], "n1-1764417600") {
+		t.Errorf("%v %v", left, err)
 	}
 }
 
