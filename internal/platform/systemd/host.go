@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -312,43 +311,4 @@ func answer(l net.Listener) {
 		}
 		_ = c.Close()
 	}
-}
-
-// versionOf remembers what a binary says of its version.
-type versionOf struct {
-	mu      sync.Mutex
-	size    int64
-	changed time.Time
-	version string
-}
-
-func (v *versionOf) of(ctx context.Context, path string) string {
-	info, err := os.Stat(path)
-	if err != nil {
-		return ""
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.version != "" && info.Size() == v.size && info.ModTime().Equal(v.changed) {
-		return v.version
-	}
-	ctx, cancel := context.WithTimeout(ctx, busTimeout)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, path, "--version").Output()
-	if err != nil {
-		return ""
-	}
-	v.size, v.changed, v.version = info.Size(), info.ModTime(), ParseVersion(string(out))
-	return v.version
-}
-
-// ParseVersion reads `k3s --version`: "k3s version v1.36.3+k3s1 (…)".
-func ParseVersion(out string) string {
-	for line := range strings.SplitSeq(out, "\n") {
-		if rest, ok := strings.CutPrefix(line, "k3s version "); ok {
-			v, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
-			return v
-		}
-	}
-	return ""
 }
