@@ -360,6 +360,18 @@ func TestAnInstallersSteps(t *testing.T) { // R-D1-29, R-K-05, R-X-05
 		r.lease, r.now = lease.Lease{}, r.now.Add(time.Second)
 		r.want(fleet.ExitDone, "promote: done", "promote-local", "--join", "b")
 	})
+	t.Run("demote-local needs a host that could be an agent", func(t *testing.T) {
+		r := newRig(t, "a")
+		r.host.Change(func(f *platform.Facts) { f.DatastoreProblem = "server/db/etcd is a mount point" })
+		r.want(fleet.ExitRefused, "DatastoreMount: server/db/etcd is a mount point", "demote-local")
+		r.want(fleet.ExitDone, "as agent   DatastoreMount", "status")
+		r.host.Change(func(f *platform.Facts) { f.DatastoreProblem = "" })
+		r.plant(fleet.FileJoinConfig, "b: https://10.0.0.2:6443\n")
+		r.want(fleet.ExitRefused, "NoOwnJoinURL", "demote-local")
+		if len(r.host.Calls) != 0 {
+			t.Errorf("changed: %v", r.host.Calls)
+		}
+	})
 	t.Run("demote-local needs three other Ready voters", func(t *testing.T) {
 		r := newRig(t, "a")
 		r.ready["c"] = false

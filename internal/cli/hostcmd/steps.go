@@ -99,6 +99,7 @@ func (h *host) drive(ctx context.Context, p *parts, c hostd.Command) error {
 var holds = map[string]bool{
 	hostd.CodeStaleSwap: true, hostd.CodeLeaseNotHeld: true, hostd.CodeLeaseTaken: true, hostd.CodeBadOrder: true, hostd.CodeBadRecord: true,
 	hostd.CodeNoAPI: true, hostd.CodeNoNode: true, hostd.CodeForeignPrefix: true, hostd.CodeBadJournal: true, hostd.CodeNotServer: true, hostd.CodeNoCondition: true, hostd.CodeNoAgent: true, hostd.CodeTooFewVoters: true,
+	hostd.CodeDatastoreMount: true, hostd.CodeNoOwnJoinURL: true,
 }
 
 func (h *host) settled(j hostd.Journal) error {
