@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -13,7 +14,21 @@ import (
 	"github.com/exadev/regrade/internal/cli/hostcmd"
 )
 
+// A process that runs beside somebody's workloads is kept small: it does little,
+// so that collecting more often costs nothing. What it needs it gets all the same: the
+// second is no limit, only what it is collected for. GOGC and GOMEMLIMIT say otherwise.
+const (
+	gcPercent = 50
+	memory    = 24 << 20
+)
+
 func main() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memory)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	e := env.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: time.Now}
 	d := cli.Production()

@@ -71,6 +71,7 @@ func (h *Host) boot(ctx context.Context) error {
 	argv := []string{
 		"systemd-nspawn", "--quiet", "--boot", "--register=no", "--keep-unit", "--network-namespace-path=/run/netns/" + h.netns(),
 		"--capability=all", "--resolv-conf=off", "--timezone=off", "--link-journal=no", "--console=pipe", "--bind=/dev/kmsg",
+		"--system-call-filter=@keyring", // runc gives each container a keyring
 		"-D", h.root, "-M", machine,
 	}
 	for _, path := range sortedKeys(h.lab.options.Binds) {
