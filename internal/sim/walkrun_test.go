@@ -1,0 +1,67 @@
+package sim
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+)
+
+// The fault-free swap in every order, then one fault at the beginning
+// of every beat, walked to its end in one order: what a build has time for.
+// REGRADE_SIM_WALK walks more; docs/testing.md says what is walked and what not.
+func TestTheSmallCaseIsWalked(t *testing.T) {
+	if spec := os.Getenv("REGRADE_SIM_WALK"); spec != "" {
+		t.Skip("TestTheWholeSmallCaseIsWalked walks it")
+	}
+	k, err := newWalk()
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.bursts, k.budget = true, 1
+	k.faults = slices.DeleteFunc(walkFaults(), func(f walkFault) bool { return !slices.Contains(everyBuild, f.name) })
+	k.run(t)
+}
+
+// everyBuild are the faults of the walk that a build makes.
+var everyBuild = []string{"crash of s1, short"}
+
+// REGRADE_SIM_WALK is faults,orders,within,anywhere,fine, for example 1,2,0,0,0:
+// how many faults; for how many beats after one all orders are walked; within how
+// many beats the second follows the first; whether faults strike between any two
+// passes; whether processes pass action by action.
+func TestTheWholeSmallCaseIsWalked(t *testing.T) {
+	spec := os.Getenv("REGRADE_SIM_WALK")
+	if spec == "" {
+		t.Skip("REGRADE_SIM_WALK is not set: see docs/testing.md")
+	}
+	var anywhere, fine int
+	k, err := newWalk()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Sscanf(spec, "%d,%d,%d,%d,%d", &k.budget, &k.orders, &k.within, &anywhere, &fine); err != nil || k.budget > 2 {
+		t.Fatalf("REGRADE_SIM_WALK=%q: %v", spec, err)
+	}
+	k.anywhere, k.bursts, k.faults = anywhere > 0, fine == 0, walkFaults()
+	if l := os.Getenv("REGRADE_SIM_WALK_LIMIT"); l != "" {
+		if k.limit, err = time.ParseDuration(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.run(t)
+	if k.stopped {
+		t.Error("the limit was reached: not everything was walked")
+	}
+}
+
+func (k *walk) run(t *testing.T) {
+	began := spent()
+	k.explore(k.digest())
+	t.Logf("%d states (%d without a fault, %d with one, %d with two), %d steps, %d beats deep, %s of processor time; ends: %v",
+		k.states, k.byFaults[0], k.byFaults[1], k.byFaults[2], k.steps, k.deepest, (spent() - began).Round(time.Second), k.outcomes)
+	for _, s := range k.wrong {
+		t.Error(s)
+	}
+}
