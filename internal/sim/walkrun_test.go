@@ -15,6 +15,9 @@ func TestTheSmallCaseIsWalked(t *testing.T) {
 	if spec := os.Getenv("REGRADE_SIM_WALK"); spec != "" {
 		t.Skip("TestTheWholeSmallCaseIsWalked walks it")
 	}
+	if underRace {
+		t.Skip("one goroutine, and ten times as long")
+	}
 	k, err := newWalk()
 	if err != nil {
 		t.Fatal(err)
