@@ -84,7 +84,8 @@ lint-tool: $(LINT)
 ## ---- tests -----------------------------------------------------------------
 
 .PHONY: test
-test: unit lab ## Everything: unit, property, sim and lab tests
+test: LAB_FLAGS += -short
+test: unit lab ## Everything: unit, property, sim and lab tests; the lab's long scenarios in their short form
 
 .PHONY: unit
 unit: ## Unit, property and sim tests of all modules, without the lab
@@ -109,7 +110,7 @@ else
 # -vet=off here and above: `make check` vets, and `go test` would read all of
 # Kubernetes for it once more.
 lab: lab-setup ## Scenarios on real hosts [RUN=regexp] [LONG=1]
-	@{ (cd lab && nice go test -vet=off ./... -run '$(RUN)' -count=1 -p 1 -parallel $(LAB_AT_ONCE) -timeout $(LAB_TIMEOUT) -json) || echo '{"Action":"fail","Package":"lab"}'; \
+	@{ (cd lab && nice go test -vet=off ./... -run '$(RUN)' -count=1 -p 1 -parallel $(LAB_AT_ONCE) $(LAB_FLAGS) -timeout $(LAB_TIMEOUT) -json) || echo '{"Action":"fail","Package":"lab"}'; \
 	   (cd lab/standin && nice go test -vet=off -tags live ./k3s/live -run '$(RUN)' -count=1 -timeout 20m -json) || echo '{"Action":"fail","Package":"lab/standin"}'; } \
 	 | go -C $(CURDIR)/tools run ./cmd/closing
 endif

@@ -38,14 +38,6 @@ func (s *scenario) bounds() []string {
 	}
 }
 
-// rollbackLimit is far above the controller's own bound for a rollback.
-func (s *scenario) rollbackLimit() time.Duration {
-	if s.Binaries.Real {
-		return 12 * time.Minute
-	}
-	return 5 * time.Minute
-}
-
 // troubled is a scenario on a lent cluster of the hurried kind, with its writer on
 // n2 and n3. out votes, in stands by: n1 and n4, whichever way the last one left them.
 func troubled(t *testing.T, more ...string) (s *scenario, out, in string) {

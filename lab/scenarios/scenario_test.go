@@ -246,7 +246,11 @@ func (s *scenario) mustSwap(out, in string) {
 func (s *scenario) ended(out, in string) *status.LastSwap {
 	s.t.Helper()
 	var last *status.LastSwap
-	s.eventually(swapLimit, fmt.Sprintf("the swap of %s for %s to end", out, in), func(ctx context.Context) (bool, string) {
+	limit := swapLimit
+	if s.Binaries.Real {
+		limit *= 2 // a real k3s evicts a learner that never started after five minutes
+	}
+	s.eventually(limit, fmt.Sprintf("the swap of %s for %s to end", out, in), func(ctx context.Context) (bool, string) {
 		st := s.status()
 		last = st.LastSwap
 		if last == nil || last.ID == s.lastSwap || last.Out != out || last.In != in {
