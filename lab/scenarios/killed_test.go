@@ -24,26 +24,47 @@ func (s *scenario) actions() int {
 	return strings.Count(log, carriedOut)
 }
 
+// lastAction is the last action that this scenario's controllers carried out.
+func (s *scenario) lastAction() string {
+	s.t.Helper()
+	log, err := s.controller.Log()
+	s.must(err)
+	i := strings.LastIndex(log, carriedOut)
+	if i < 0 {
+		return ""
+	}
+	line, _, _ := strings.Cut(log[i:], "\n")
+	return line
+}
+
 // R-E2-34, safety rules 21 and 25: the controller is killed after every effect, and
-// another, with an id of its own, goes on each time.
+// another, with an id of its own, goes on each time. A take-over writes to both
+// Nodes, and who is always killed after the first never comes to the second: the first
+// three take-overs are cut there, the others are left to end.
 func Test_controller_killed(t *testing.T) {
 	s, out, in := troubled(t)
 	ctx := t.Context()
 	last := s.actions()
 	s.ask(out, in)
-	kills := 0
+	kills, cut := 0, 0
 	for s.leaseHeldOrNew() {
 		now := s.actions()
 		if now == last {
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
+		last = now
+		if strings.Contains(s.lastAction(), "state=take-over") {
+			if cut++; cut > 3 {
+				continue
+			}
+		}
 		s.must(s.controller.Kill())
 		kills++
 		s.must(s.controller.Start(ctx))
 		last = s.actions()
 	}
-	s.Logf("the controller was killed %d times", kills)
+	s.Logf("the controller was killed %d times, in %d take-overs", kills, min(cut, 3))
 	if kills < 15 {
 		t.Errorf("only %d kills: not every effect was followed by one", kills)
 	}
