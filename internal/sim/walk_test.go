@@ -90,7 +90,7 @@ func walkPolicy() (swap.Policy, hostd.Policy, Config) {
 	return p, h, c
 }
 
-func newWalk() (*walk, error) {
+func newWalk(next func(swap.Observation, swap.Policy) swap.Decision) (*walk, error) {
 	p, hp, cfg := walkPolicy()
 	w, err := New(cfg)
 	if err != nil {
@@ -99,7 +99,7 @@ func newWalk() (*walk, error) {
 	k := &walk{w: w, visited: map[digest]bool{}, outcomes: map[string]int{}}
 	hp.JoinURLs = w.JoinURLs()
 	now := func() time.Time { return w.now }
-	k.boss = controller.New(w.Controller(), controller.Rules{Next: swap.Next, MayRemove: swap.MayRemove}, controller.Settings{
+	k.boss = controller.New(w.Controller(), controller.Rules{Next: next, MayRemove: swap.MayRemove}, controller.Settings{
 		Self: "controller", Policy: p, LeaseDuration: 2 * p.OperationTimeout, Now: now,
 		Protected: func(map[string]string) bool { return false },
 	})

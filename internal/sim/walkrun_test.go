@@ -4,8 +4,13 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/status"
+	"github.com/exadev/regrade/internal/swap"
 )
 
 // The fault-free swap in every order, then one fault at the beginning
@@ -18,7 +23,7 @@ func TestTheSmallCaseIsWalked(t *testing.T) {
 	if underRace {
 		t.Skip("one goroutine, and ten times as long")
 	}
-	k, err := newWalk()
+	k, err := newWalk(swap.Next)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +45,7 @@ func TestTheWholeSmallCaseIsWalked(t *testing.T) {
 		t.Skip("REGRADE_SIM_WALK is not set: see docs/testing.md")
 	}
 	var anywhere, fine int
-	k, err := newWalk()
+	k, err := newWalk(swap.Next)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,6 +61,63 @@ func TestTheWholeSmallCaseIsWalked(t *testing.T) {
 	k.run(t)
 	if k.stopped {
 		t.Error("the limit was reached: not everything was walked")
+	}
+}
+
+// The break check: a walk that cannot fail proves nothing. A swap said to be
+// completed while its newcomer is a learner is found, with the way that leads there.
+func TestTheWalkFindsWhatABrokenRuleDoes(t *testing.T) {
+	k, err := newWalk(func(o swap.Observation, p swap.Policy) swap.Decision {
+		d := swap.Next(o, p)
+		if d.Row == "LearnerWait" {
+			d.Action = swap.Action{Kind: swap.Conclude, Swap: d.Swap.ID, Last: &status.LastSwap{
+				ID: d.Swap.ID, Out: d.Swap.Out, In: d.Swap.In, Outcome: fleet.OutcomeCompleted, EndedAt: o.Now,
+			}}
+		}
+		return d
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.bursts = true
+	k.explore(k.digest())
+	if len(k.wrong) != 1 || !strings.Contains(k.wrong[0], string(Exchanged)) {
+		t.Errorf("%d states, found %q", k.states, k.wrong)
+	}
+}
+
+// The same state has the same digest however it was reached, and what was put back
+// is what was frozen.
+func TestAThawedSystemIsTheOneThatWasFrozen(t *testing.T) {
+	k, err := newWalk(swap.Next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.bursts = true
+	before := k.digest()
+	here := k.freezer.freeze(k.w, k.boss, k.daemons[0], k.daemons[1], k.daemons[2], k.daemons[3])
+	pos := k.pos
+	var first []digest
+	for range 3 {
+		var ds []digest
+		for range 12 {
+			for i := range processes {
+				k.pass(i)
+			}
+			k.beat()
+			ds = append(ds, k.digest())
+		}
+		if first == nil {
+			first = ds
+		}
+		if !slices.Equal(first, ds) || slices.Contains(ds, before) {
+			t.Fatalf("the same moves lead elsewhere: %x, then %x", first, ds)
+		}
+		k.freezer.thaw(here)
+		k.pos = pos
+		if d := k.digest(); d != before {
+			t.Fatalf("thawed %x, frozen %x", d, before)
+		}
 	}
 }
 
