@@ -96,9 +96,17 @@ func beginOn(t *testing.T, c *cluster.Cluster, controllerEnv []string, writeThro
 }
 
 // awaitReports waits until every host daemon has spoken, every voter has reached
-// the peer port of n4, and every standby has judged itself.
+// the peer port of the standby that is staged, and every standby has judged itself. Who
+// votes is what etcd says: a cluster that was lent may have swapped.
 func (s *scenario) awaitReports() {
 	s.t.Helper()
+	members, err := s.Members(s.t.Context())
+	s.must(err)
+	votes := func(name string) bool { return slices.Contains(members.Voters(), name) }
+	standby := "n4"
+	if votes(standby) {
+		standby = "n1"
+	}
 	s.eventually(2*time.Minute, "every host daemon to report", func(ctx context.Context) (bool, string) {
 		cm, err := s.api().CoreV1().ConfigMaps(fleet.DefaultNamespace).Get(ctx, fleet.ConfigMapActuators, metav1.GetOptions{})
 		if err != nil {
@@ -112,12 +120,12 @@ func (s *scenario) awaitReports() {
 			switch {
 			case err != nil:
 				return false, fmt.Sprintf("%s: %v", h.Name, err)
-			case h.Role == cluster.Agent && r.Preflight == nil:
+			case !votes(h.Name) && r.Preflight == nil:
 				return false, h.Name + " has not judged itself"
-			case h.Role == cluster.Server && (r.Etcd == nil || !r.Etcd.Linearizable):
+			case votes(h.Name) && (r.Etcd == nil || !r.Etcd.Linearizable):
 				return false, h.Name + " reports no etcd that answers"
-			case h.Role == cluster.Server && !slices.Contains(r.Standbys, status.Dial{Node: "n4", OK: true}):
-				return false, h.Name + " has not reached n4"
+			case votes(h.Name) && !slices.Contains(r.Standbys, status.Dial{Node: standby, OK: true}):
+				return false, h.Name + " has not reached " + standby
 			}
 		}
 		return true, ""
