@@ -389,6 +389,7 @@ func cases() []decision {
 			g.LeaseUnchanged = 31 * time.Second
 		})},
 		{name: "a member nobody knows freezes the swap", row: "Frozen", given: steppedDown().lists(append(four(), status.Member{ID: 0xff, Name: "laptop-00000001", PeerURLs: []string{"https://10.0.0.9:2380"}}), 1, 2, 3, 4)},
+		{name: "a staying voter that was removed and gives no list any more freezes the swap", row: "Frozen", given: steppedDown().lists([]status.Member{member(1, false), member(2, false), member(4, false)}, 1, 2, 4).leader(2).with(func(g *given) { g.host(3).Report.Etcd = nil })},
 		{name: "a staying voter that was replaced freezes the swap", row: "Frozen", given: steppedDown().lists([]status.Member{member(1, false), member(2, false), {ID: 0xb3, Name: "n3-0000beef", PeerURLs: []string{"https://10.0.0.3:2380"}}, member(4, false)}, 1, 2, 3, 4).leader(2)},
 		{name: "another cluster id freezes the swap", row: "Frozen", given: steppedDown().with(func(g *given) {
 			for i := range g.Hosts {

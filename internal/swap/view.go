@@ -213,7 +213,7 @@ func (v *view) inVotes() bool {
 // business: a staying voter changed, or a member nobody knows (safety rule 4).
 func (v *view) frozen() []status.Reason {
 	if !v.list.known {
-		return nil
+		return v.lost()
 	}
 	var rs []status.Reason
 	if v.list.cluster != v.rec.ClusterID {
@@ -319,6 +319,26 @@ func (v *view) quorumMembers(down ...string) []quorum.Member {
 		ms = append(ms, quorum.Member{ID: m.ID, Node: node, Learner: m.Learner, Up: up})
 	}
 	return ms
+}
+
+// lost are the staying voters that another's list does not hold. A voter that was
+// removed gives no list of its own any more, so that the lists never agree again: one
+// that lacks it is enough, for it was read from a quorum.
+func (v *view) lost() []status.Reason {
+	var rs []status.Reason
+	for _, r := range v.rec.Voters {
+		for _, name := range v.staying() {
+			e, ok := list(v.o.Host(name))
+			if r.Node == v.rec.Out || !ok || e.ClusterID != v.rec.ClusterID {
+				continue
+			}
+			if !slices.ContainsFunc(e.Members, func(m status.Member) bool { return m.ID == r.ID && !m.Learner }) {
+				rs = append(rs, reason(CodeStayingChanged, r.Node, "%s was voter %s when the swap started and %s does not list it as one now; somebody changed it", r.Node, r.ID, name))
+				break
+			}
+		}
+	}
+	return rs
 }
 
 func (v *view) recordVoters() []status.RecordVoter {

@@ -115,7 +115,11 @@ func Test_operator_removes_a_voter(t *testing.T) {
 	s.ask("n1", "n4")
 	s.awaitState("settle", "drain-out")
 	s.must(s.RemoveMember(ctx, s.Host("n2"), "n3"))
-	s.waitsFor("n3", "")
+	s.eventually(soon, "the swap to freeze", func(context.Context) (bool, string) {
+		next := s.status().Next
+		return next.State == "frozen", next.State + ": " + next.Sentence
+	})
+	s.waitsFor("n3", "StayingVoterChanged")
 	s.must(cluster.Never(ctx, time.Minute, "somebody else was removed", func(ctx context.Context) (bool, string) {
 		list, err := s.MembersAt(ctx, s.Host("n2"))
 		return err == nil && len(list.Voters()) != 3, list.String()
