@@ -37,6 +37,7 @@ func Test_host_crashed(t *testing.T) {
 // hand; it comes back and stays an agent (candidate_returns); and in the end the
 // same standby is promoted.
 func Test_candidate_crashed(t *testing.T) {
+	long(t)
 	s, out, in := troubled(t)
 	ctx := t.Context()
 	for _, moment := range []struct {

@@ -55,6 +55,15 @@ func troubled(t *testing.T, more ...string) (s *scenario, out, in string) {
 	return s, out, in
 }
 
+// long leaves a scenario of five minutes and more to `make lab`: what `make test`
+// runs has to end within the time of one build.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("long: run by make lab, not by make test")
+	}
+}
+
 // ask orders a swap and does not wait for it.
 func (s *scenario) ask(out, in string) {
 	s.t.Helper()

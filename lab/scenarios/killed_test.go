@@ -42,6 +42,7 @@ func (s *scenario) lastAction() string {
 // Nodes, and who is always killed after the first never comes to the second: the first
 // three take-overs are cut there, the others are left to end.
 func Test_controller_killed(t *testing.T) {
+	long(t)
 	s, out, in := troubled(t)
 	ctx := t.Context()
 	last := s.actions()

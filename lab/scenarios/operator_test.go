@@ -44,6 +44,7 @@ func (s *scenario) neverGone(node string, during time.Duration) {
 // status, the report map and the candidate's Node. What is deleted is rebuilt, what is
 // ours is asserted again, and the swap ends.
 func Test_operator_at_work(t *testing.T) {
+	long(t)
 	s, out, in := troubled(t)
 	ctx := t.Context()
 	deletions := metav1.DeleteOptions{}
@@ -105,6 +106,7 @@ func Test_operator_at_work(t *testing.T) {
 // freezes, removes nobody, and names what happened. A person's business from there
 // on: the cluster is not handed on.
 func Test_operator_removes_a_voter(t *testing.T) {
+	long(t)
 	t.Parallel()
 	s := &scenario{}
 	c := cluster.Start(t, hurried())

@@ -135,6 +135,7 @@ func Test_power_cut_leaving(t *testing.T) {
 // ends with the host pending; when it comes back it is finished, cleaned and
 // uncordoned.
 func Test_pending_returns(t *testing.T) {
+	long(t)
 	s, out, in := troubled(t)
 	s.leaderDies = true
 	s.ask(out, in)

@@ -17,13 +17,11 @@ import (
 )
 
 // Twenty swaps in a row, to and fro: no write is lost, nothing is left behind, and
-// the daemons grow no more. Four of them in a short run.
+// the daemons grow no more.
 func Test_twenty_swaps(t *testing.T) {
+	long(t)
 	s, out, in := troubled(t)
-	swaps := 20
-	if testing.Short() {
-		swaps = 4
-	}
+	const swaps = 20
 	// Two swaps first, so that each host has been both: what a second life makes
 	// anew is not counted as left behind.
 	var before leftovers
