@@ -96,6 +96,9 @@ func neverListed(f Facts, o order) bool {
 	if cluster == 0 && o.record != nil {
 		cluster = o.record.ClusterID
 	}
+	if cluster == 0 {
+		cluster = f.Journal.ClusterID // the swap has ended, its record with it
+	}
 	if a == nil || cluster == 0 || a.ClusterID != cluster {
 		return false
 	}

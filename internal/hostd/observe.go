@@ -44,7 +44,7 @@ func (d *Daemon) observe(ctx context.Context) (Facts, error) {
 		f.Etcd = d.s.Etcd.Local(ctx)
 	}
 	d.ask(ctx, &f)
-	if f.restartDue() {
+	if f.stopDue() {
 		f.Others = d.s.Etcd.Answering(ctx, f.Etcd.View.ClusterID, f.Etcd.View.Leader, f.otherVoters())
 	}
 	d.judge(ctx, &f)

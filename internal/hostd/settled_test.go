@@ -99,6 +99,17 @@ func TestAPromotionWhoseSwapHasEndedIsTakenBack(t *testing.T) { // safety rules 
 				return r.settled(fleet.StepPromote, fleet.PhaseFailed)()
 			}
 		},
+		// k3s had fetched etcd's certificates, so it may have asked to be added: a list
+		// of the cluster in the journal tells, the record is gone with the swap.
+		"with etcd's certificates and no datastore yet": func(r *rig) func() bool {
+			return func() bool {
+				if !r.host.Facts().Server.Process {
+					return false
+				}
+				r.host.Change(func(f *platform.Facts) { f.EtcdCerts = true })
+				return true
+			}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, "d")

@@ -110,14 +110,22 @@ func restartEtcdOnly(f Facts, o order) Decision {
 	return restart(f)
 }
 
-// restart restarts the own server while the others are a quorum without it, seen
-// in this pass: the controller judged that on reports that may be seconds old
-// (safety rule 2).
+// restart restarts the own server while the others are a quorum without it.
 func restart(f Facts) Decision {
+	if d, ok := spared(f); !ok {
+		return d
+	}
+	return effect(Effect{Kind: Restart, Role: fleet.RoleServer})
+}
+
+// spared says whether the others are a quorum without the own member, seen in
+// this pass: the controller judged that on reports that may be seconds old
+// (safety rule 2).
+func spared(f Facts) (Decision, bool) {
 	voters := f.otherVoters()
 	need := (len(voters)+1)/2 + 1
 	if len(f.Others) >= need {
-		return effect(Effect{Kind: Restart, Role: fleet.RoleServer})
+		return Decision{}, true
 	}
 	var silent []string
 	for _, m := range voters {
@@ -125,8 +133,8 @@ func restart(f Facts) Decision {
 			silent = append(silent, m.Name)
 		}
 	}
-	return soon(CodeNoQuorumWithout, "a restart now would leave %d answering voters of %d, %d are a quorum; silent: %s",
-		len(f.Others), len(voters)+1, need, strings.Join(silent, ", "))
+	return soon(CodeNoQuorumWithout, "to stop this server now would leave %d answering voters of %d, %d are a quorum; silent: %s",
+		len(f.Others), len(voters)+1, need, strings.Join(silent, ", ")), false
 }
 
 // otherVoters are the voters beside the own member.
@@ -140,9 +148,9 @@ func (f Facts) otherVoters() []status.Member {
 	return out
 }
 
-// restartDue says whether the server, which votes, is to be restarted into
-// another level.
-func (f Facts) restartDue() bool {
+// stopDue says whether the server, which votes, is to be stopped, or restarted
+// into another level.
+func (f Facts) stopDue() bool {
 	if f.Journal.Phase != fleet.PhaseRunning || !f.Etcd.Voter() {
 		return false
 	}
@@ -151,6 +159,8 @@ func (f Facts) restartDue() bool {
 		return f.Host.Server.Level != fleet.LevelEtcdOnly
 	case fleet.StepStepUp:
 		return f.Host.Server.Level != fleet.LevelFull
+	case fleet.StepRollback:
+		return runs(f.Host.Server)
 	}
 	return false
 }
@@ -223,7 +233,8 @@ func orUnit(f Facts) string {
 }
 
 // stepUp is the way back (safety rule 7): role server, level full, restart, etcd
-// answers and the unit is ready, leaving last.
+// answers and the unit is ready, leaving last. It has no bound: nothing is left
+// to go back to, and a swap whose step-up has settled as failed never ends.
 func stepUp(f Facts, o order) Decision {
 	h := f.Host
 	if !f.Journal.Running(o.swap, fleet.StepStepUp) {
@@ -248,9 +259,6 @@ func stepUp(f Facts, o order) Decision {
 	}
 	if h.Level != fleet.LevelFull {
 		return effect(Effect{Kind: SetLevel, Level: fleet.LevelFull})
-	}
-	if late(f, f.Policy.OperationTimeout) {
-		return failed(f, CodeEtcdNotBack, "after %s: %s", f.Policy.OperationTimeout, etcdStage(f))
 	}
 	if d, ok := settledUnit(h.Server); !ok {
 		return d

@@ -9,6 +9,7 @@ import (
 
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/hostapi"
+	"github.com/exadev/regrade/internal/hostd"
 	"github.com/exadev/regrade/internal/lease"
 	"github.com/exadev/regrade/internal/platform"
 	"github.com/exadev/regrade/internal/platform/rolefile"
@@ -132,6 +133,52 @@ func TestNoRestartThatWouldTakeTheQuorum(t *testing.T) {
 	r.until("the way back waits too", func() bool { return len(r.reports) > 0 && r.report().Code == "NoQuorumWithoutMe" })
 	r.silent = nil
 	r.until("stepped up", r.settled(fleet.StepStepUp, fleet.PhaseDone))
+}
+
+// Safety rule 2: a newcomer that votes is one of four, and its server ends in a
+// rollback on an order that may be seconds old as well.
+func TestNoRollbackThatWouldTakeTheQuorum(t *testing.T) {
+	r := newRig(t, "d")
+	r.order(fleet.StepPromote)
+	r.until("promoted", r.settled(fleet.StepPromote, fleet.PhaseDone))
+	r.silent = []fleet.MemberID{idB}
+	r.order(fleet.StepRollback)
+	r.until("it waits for the others", func() bool { return r.report().Code == "NoQuorumWithoutMe" })
+	for range 5 {
+		r.pass()
+	}
+	if f := r.host.Facts(); !f.Server.Process || f.Server.Job != platform.JobNone {
+		t.Errorf("the server was stopped while b is silent: %+v", f.Server)
+	}
+	r.silent = nil
+	r.until("its server has ended", func() bool { return r.journal().Stopped })
+}
+
+// Safety rule 7: a step-up that settled as failed would keep its swap from ever
+// ending, and the outgoing voter at etcd alone.
+func TestAStepUpIsNeverGivenUp(t *testing.T) {
+	for name, c := range map[string]struct{ fall, rise func(*rig) }{
+		"another voter was silent": {
+			func(r *rig) { r.silent = []fleet.MemberID{idB} }, func(r *rig) { r.silent = nil }},
+		"its own etcd did not answer": {
+			func(r *rig) { r.etcdDown = true }, func(r *rig) { r.etcdDown = false }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, "a")
+			r.order(fleet.StepStepDown)
+			r.until("stepped down", r.settled(fleet.StepStepDown, fleet.PhaseDone))
+			c.fall(r)
+			r.order(fleet.StepStepUp)
+			for end := r.now.Add(3 * hostd.DefaultPolicy().OperationTimeout); r.now.Before(end); {
+				r.pass()
+			}
+			if rep := r.report(); rep.Phase != fleet.PhaseRunning || rep.Code == "" {
+				t.Errorf("phase %q, code %q: want a named wait", rep.Phase, rep.Code)
+			}
+			c.rise(r)
+			r.until("stepped up", r.settled(fleet.StepStepUp, fleet.PhaseDone))
+		})
+	}
 }
 
 func TestStepUpBringsTheOutgoingVoterBack(t *testing.T) { // safety rule 7

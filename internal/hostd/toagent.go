@@ -64,7 +64,18 @@ func rollback(f Facts, o order) Decision {
 		}
 		return begin(f, o)
 	}
+	if f.stopDue() {
+		// A newcomer that votes may by now be what makes the quorum.
+		if d, ok := spared(f); !ok {
+			return d
+		}
+	}
 	return toAgent(f, o)
+}
+
+// runs says whether a unit runs and nothing has been asked to stop it.
+func runs(u platform.Unit) bool {
+	return !u.Gone() && u.Job != platform.JobStop && u.State != platform.StateDeactivating
 }
 
 // orphaned takes back a promotion whose swap has ended without this host, which
