@@ -37,12 +37,14 @@ func (d Dir) at(path string) string { return filepath.Join("/", d.Root, path) }
 // datastore even when a small file beside it is broken.
 func (d Dir) Read() (Files, error) {
 	var f Files
-	role, err := d.line(fleet.FileRole)
+	role, err := d.file(fleet.FileRole)
 	if err != nil {
 		return Files{}, err
 	}
-	if role != "" {
-		if f.Role, err = fleet.ParseRole(role); err != nil {
+	if role != nil {
+		// An empty one is no missing one, with which either role may start: a shell that
+		// writes it on a full disk leaves that behind (safety rule 10).
+		if f.Role, err = fleet.ParseRole(strings.TrimSpace(string(role))); err != nil {
 			f.RoleProblem = fmt.Sprintf("%s: %v", fleet.FileRole, err)
 		}
 	}

@@ -44,6 +44,25 @@ func TestBrokenFilesAreProblemsAndStopNoMember(t *testing.T) {
 	}
 }
 
+// Safety rule 10: without a role file either role may start. One that a full
+// disk left empty is not that.
+func TestAnEmptyRoleFileLetsNoRoleStart(t *testing.T) {
+	for _, content := range []string{"", "\n"} {
+		d := rolefile.Dir{Root: t.TempDir()}
+		plant(t, d.Root, fleet.FileRole, content)
+		f, err := d.Read()
+		if err != nil || f.RoleProblem == "" {
+			t.Fatalf("%q: %+v %v", content, f, err)
+		}
+		for _, wal := range []bool{false, true} {
+			f.WAL = wal
+			if rolefile.MayStart(f, fleet.RoleServer).May || rolefile.MayStart(f, fleet.RoleAgent).May {
+				t.Errorf("%q, a WAL is there: %t: a role may start", content, wal)
+			}
+		}
+	}
+}
+
 func TestHugeAndUnreadableFilesAreErrors(t *testing.T) {
 	d := rolefile.Dir{Root: t.TempDir()}
 	plant(t, d.Root, fleet.FileRole, strings.Repeat("x", 1<<20))
