@@ -35,6 +35,9 @@ func (a *asker) follow(ctx context.Context, answer Answer, before fleet.SwapID, 
 	gone, moved, quiet := 0, time.Now(), false
 	for {
 		cm, err := a.cluster.ConfigMap(ctx, fleet.ConfigMapStatus)
+		if ctx.Err() != nil {
+			return a.end(answer, fleet.ExitNotYet, "interrupted; the request stands and the controller goes on")
+		}
 		failing = sayOnce(a.e.Err, failing, err)
 		if err == nil {
 			_, pending := cm.Data[fleet.KeyRequest]
@@ -85,9 +88,7 @@ func (a *asker) follow(ctx context.Context, answer Answer, before fleet.SwapID, 
 			}
 			return a.end(answer, fleet.ExitNotYet, fmt.Sprintf("not ended after %s; the controller goes on", timeout))
 		}
-		if !pause(ctx, a.d.Look) {
-			return ctx.Err()
-		}
+		pause(ctx, a.d.Look)
 	}
 }
 

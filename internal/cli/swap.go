@@ -3,12 +3,14 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/exadev/regrade/internal/cli/env"
+	"github.com/exadev/regrade/internal/execute"
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/observe"
 	"github.com/exadev/regrade/internal/status"
@@ -47,7 +49,7 @@ usage, or a node that is unknown, ineligible or pinned, or the same node twice.
 
 With --wait it follows the swap. 0: completed. 1: refused, abandoned or rolled
 back, with the reasons; or no controller has taken the request up in its life. 3:
-still under way at --timeout.`,
+still under way at --timeout, or when interrupted.`,
 		Example: "  regrade swap nas-2 mini-4 --wait --timeout 1h",
 		Args:    exactly("OUT", "IN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -65,6 +67,9 @@ still under way at --timeout.`,
 				return err
 			}
 			pair := swap.Pair{Out: args[0], In: args[1]}
+			if pair.Out == "" || pair.In == "" {
+				return env.Usage("a node name is empty")
+			}
 			if pair.Out == pair.In {
 				return env.Usage("%s cannot be swapped for itself", pair.In)
 			}
@@ -99,40 +104,61 @@ func (a *asker) run(ctx context.Context, wait bool, timeout time.Duration) error
 	b := observe.New(a.cluster, observe.Settings{
 		Self: "swap command", Policy: a.s.policy, ActuatorConfigMap: a.s.actuators, Protected: a.protected,
 	})
+	for tries := 1; ; tries++ {
+		answer, before, err := a.ask(ctx, b)
+		if errors.Is(err, execute.ErrConflict) && tries < askTries {
+			continue // the map has changed since it was judged: another request, or just a status
+		}
+		switch {
+		case err != nil:
+			return err
+		case !answer.Accepted:
+			code := fleet.ExitFailed
+			if usage(answer.Reasons) {
+				code = fleet.ExitRefused
+			}
+			return a.end(answer, code, fmt.Sprintf("refused: %s is not swapped for %s", a.pair.Out, a.pair.In))
+		case !wait:
+			return a.end(answer, fleet.ExitDone, fmt.Sprintf("accepted: %s out, %s in; every gate holds now", a.pair.Out, a.pair.In))
+		}
+		a.say("accepted: %s out, %s in", a.pair.Out, a.pair.In)
+		return a.follow(ctx, answer, before, started, timeout)
+	}
+}
+
+// askTries is how often a request is judged and recorded anew because somebody
+// else wrote in between.
+const askTries = 10
+
+// ask judges the request and records it on the very map that it was judged by, so
+// that of two at once the later one finds the first and is refused. before is the
+// last swap then.
+func (a *asker) ask(ctx context.Context, b *observe.Observer) (answer Answer, before fleet.SwapID, err error) {
 	var reasons []status.Reason
 	sight, err := lookUntil(ctx, b, []string{a.pair.Out, a.pair.In}, 2*a.s.policy.Period, a.d.Look, func(o *swap.Observation) bool {
 		reasons = a.judge(o)
 		return len(reasons) == 0 || usage(reasons) || settled(o)
 	})
 	if err != nil {
-		return err
+		return answer, "", err
 	}
-	answer := Answer{Out: a.pair.Out, In: a.pair.In, Reasons: reasons}
+	answer = Answer{Out: a.pair.Out, In: a.pair.In, Reasons: reasons}
 	if len(reasons) > 0 {
-		code := fleet.ExitFailed
-		if usage(reasons) {
-			code = fleet.ExitRefused
-		}
-		return a.end(answer, code, fmt.Sprintf("refused: %s is not swapped for %s", a.pair.Out, a.pair.In))
+		return answer, "", nil
 	}
 	raw, err := json.Marshal(status.Request{Protocol: status.Protocol, Out: a.pair.Out, In: a.pair.In, At: sight.Now})
 	if err != nil {
-		return err
+		return answer, "", err
 	}
-	err = a.cluster.PatchConfigMap(ctx, fleet.ConfigMapStatus, "", map[string]*string{fleet.KeyRequest: new(string(raw))})
+	err = a.cluster.PatchConfigMap(ctx, fleet.ConfigMapStatus, sight.StatusVersion, map[string]*string{fleet.KeyRequest: new(string(raw))})
 	if err != nil {
-		return fmt.Errorf("record the request: %w", err)
+		return answer, "", fmt.Errorf("record the request: %w", err)
 	}
 	answer.Accepted = true
-	if !wait {
-		return a.end(answer, fleet.ExitDone, fmt.Sprintf("accepted: %s out, %s in; every gate holds now", a.pair.Out, a.pair.In))
-	}
-	a.say("accepted: %s out, %s in", a.pair.Out, a.pair.In)
-	var before fleet.SwapID
 	if sight.Status != nil && sight.Status.LastSwap != nil {
 		before = sight.Status.LastSwap.ID
 	}
-	return a.follow(ctx, answer, before, started, timeout)
+	return answer, before, nil
 }
 
 // judge are the gates, and the command's own: one request at a time.
