@@ -83,7 +83,7 @@ func (f Facts) unlisted(a *hostapi.Answer) bool {
 // rollback of a promotion whose server is gone: it never had what a join needs,
 // or a list of the same cluster has neither its name nor its address. An added
 // member that never started has no name, only the address (safety rule 6).
-func neverListed(f Facts, o order) bool {
+func neverListed(f Facts) bool {
 	files := f.Host.Files
 	if files.WAL {
 		return false
@@ -91,29 +91,7 @@ func neverListed(f Facts, o order) bool {
 	if !f.Host.EtcdCerts {
 		return true
 	}
-	a := f.Answer
-	cluster := files.Identity.ClusterID
-	if cluster == 0 && o.record != nil {
-		cluster = o.record.ClusterID
-	}
-	if cluster == 0 {
-		cluster = f.Journal.ClusterID // the swap has ended, its record with it
-	}
-	if a == nil || cluster == 0 || a.ClusterID != cluster {
-		return false
-	}
-	own := f.addresses()
-	for _, m := range a.Members {
-		if node, ok := fleet.MemberNodeName(m.Name); ok && node == f.Node {
-			return false
-		}
-		for _, p := range m.PeerURLs {
-			if u, err := url.Parse(p); err != nil || slices.Contains(own, u.Hostname()) {
-				return false
-			}
-		}
-	}
-	return len(own) > 0
+	return f.Answer != nil && f.unlisted(f.Answer)
 }
 
 // addresses are this host's, as far as they are known.

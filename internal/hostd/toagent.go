@@ -116,7 +116,7 @@ func toAgent(f Facts, o order) Decision {
 		return note(j)
 	}
 	if f.Journal.Step == fleet.StepRollback {
-		if _, gone := removed(f); !gone && !neverListed(f, o) && !returned(f) {
+		if _, gone := removed(f); !gone && !neverListed(f) && !returned(f) {
 			return hold(CodeMemberListed, "the server is gone; nothing says yet that its member is gone from the lists")
 		}
 	}
