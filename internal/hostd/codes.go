@@ -47,6 +47,7 @@ const (
 	CodeHandingOver     = "HandingOver"
 	CodeRestarting      = "Restarting"
 	CodeNoQuorumWithout = "NoQuorumWithoutMe"
+	CodeEffectFailed    = "EffectFailed"
 	CodeNoServerUp      = "NoServerUp"
 	CodePreflightWait   = "PreflightWait"
 	CodeSnapshotting    = "Snapshotting"

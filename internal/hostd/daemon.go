@@ -79,6 +79,9 @@ type Daemon struct {
 
 	last     Effect
 	lastWait string
+	// broken is the effect that failed in the last pass, and why.
+	broken    Kind
+	brokenWhy string
 
 	soonCode   string
 	soonSince  time.Time
@@ -132,15 +135,21 @@ func (d *Daemon) Pass(ctx context.Context) (Wake, error) {
 
 	// The report says what was seen before the effect, the heartbeat vouches for
 	// the report: in this order, and neither holds up the effect.
-	problems := errors.Join(lockErr, d.publish(ctx, f, decision))
+	said := decision
+	if decision.Acts() && decision.Effect.Kind == d.broken {
+		// It is tried again; meanwhile whoever waits for it is told what it waits for.
+		said.Code, said.Sentence = CodeEffectFailed, fmt.Sprintf("%s: %s; it is tried again", d.broken, d.brokenWhy)
+	}
+	problems := errors.Join(lockErr, d.publish(ctx, f, said))
 	if !decision.Acts() {
-		d.last = Effect{}
+		d.last, d.broken = Effect{}, ""
 		return d.pace(f, decision), problems
 	}
 	if err := d.carryOut(ctx, decision.Effect); err != nil {
-		d.last = Effect{}
+		d.last, d.broken, d.brokenWhy = Effect{}, decision.Effect.Kind, err.Error()
 		return Wake{After: Swapping}, errors.Join(fmt.Errorf("%s on %s: %w", decision.Effect.Kind, f.Node, err), problems)
 	}
+	d.broken = ""
 	// An effect that changed nothing is not hammered.
 	same := reflect.DeepEqual(d.last, decision.Effect)
 	d.last = decision.Effect

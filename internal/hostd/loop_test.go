@@ -256,3 +256,63 @@ func FuzzParseJournal(f *testing.F) {
 		}
 	})
 }
+
+// A swap never waits without saying for what: an effect that fails each time, as
+// on a full disk, was in the log of its host alone, the more so when it was the
+// first of its step.
+func TestAnEffectThatFailsIsReported(t *testing.T) { // safety rule 28
+	for _, first := range []bool{true, false} {
+		r := newRig(t, "a")
+		broken := false
+		r.host.Fail = func(call string) error {
+			if broken && (first && call == "journal" || !first && strings.HasPrefix(call, "level")) {
+				return errors.New("no space left on device")
+			}
+			return nil
+		}
+		broken = first
+		r.order(fleet.StepStepDown)
+		passes := func(n int) {
+			for range n {
+				if wake, _ := r.daemon.Pass(t.Context()); !wake.Again {
+					r.now = r.now.Add(wake.After)
+					r.host.Advance()
+				}
+			}
+		}
+		if !first {
+			r.until("under way", func() bool { return r.host.Facts().Files.Leaving != "" })
+			broken = true
+		}
+		passes(10)
+		rep := r.report()
+		if rep.Swap != id || rep.Step != fleet.StepStepDown || rep.Code != "EffectFailed" || !strings.Contains(rep.Message, "no space left") {
+			t.Errorf("first effect %t: the report says %s %s %s %s %q", first, rep.Swap, rep.Step, rep.Phase, rep.Code, rep.Message)
+		}
+		n := len(r.reports)
+		if passes(10); len(r.reports) != n {
+			t.Errorf("first effect %t: %d reports of the same", first, len(r.reports)-n)
+		}
+		broken = false
+		r.until("stepped down", r.settled(fleet.StepStepDown, fleet.PhaseDone))
+		passes(1)
+		if rep := r.report(); rep.Code != "" || rep.Phase != fleet.PhaseDone {
+			t.Errorf("afterwards: %s %s", rep.Phase, rep.Code)
+		}
+	}
+}
+
+// The same of an order that cannot even begin while the journal is of an earlier swap.
+func TestAnOrderThatCannotBeginIsReported(t *testing.T) { // safety rule 28
+	r := newRig(t, "a")
+	r.host.Change(func(f *platform.Facts) {
+		f.Journal = []byte(`{"swap":"20260101T000000Z-b-a","step":"promote","phase":"done"}`)
+	})
+	r.lock = &lockOf{taken: true}
+	r.restart()
+	r.order(fleet.StepStepDown)
+	r.pass()
+	if rep := r.report(); rep.Swap != id || rep.Step != fleet.StepStepDown || rep.Phase != "" || rep.Code != "HostLocked" {
+		t.Errorf("the report says %s %s %s %s", rep.Swap, rep.Step, rep.Phase, rep.Code)
+	}
+}

@@ -25,7 +25,11 @@ func Report(f Facts, d Decision) status.Report {
 		K3sVersion: h.K3sVersion,
 		Preflight:  f.Preflight, AsAgent: AsAgent(f), Standbys: f.Standbys,
 	}
-	if j.Phase == fleet.PhaseRunning || j.Phase == "" {
+	if o := f.order(); d.Code != "" && o.step != "" && j.Swap != o.swap && j.Phase != fleet.PhaseRunning {
+		// The order cannot even begin: the step of an earlier swap is not what is asked about.
+		r.Swap, r.Step, r.Phase, r.StartedAt, r.Stopped, r.Snapshot = o.swap, o.step, "", time.Time{}, false, ""
+	}
+	if r.Phase == fleet.PhaseRunning || r.Phase == "" {
 		r.Code, r.Message = d.Code, d.Sentence
 	}
 	if f.View != nil {
@@ -33,6 +37,9 @@ func Report(f Facts, d Decision) status.Report {
 	}
 	if h.Server.Process || h.Files.Role == fleet.RoleServer {
 		view := f.Etcd.View
+		if !h.Server.Process {
+			view.Error = "no k3s server runs, its unit is " + string(h.Server.State)
+		}
 		r.Etcd = &view
 		if f.Etcd.Answers && f.Etcd.ID != 0 {
 			r.MemberID = f.Etcd.ID

@@ -27,6 +27,9 @@ func Write(path string, content []byte, mode fs.FileMode) error {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	if err := renameio.WriteFile(path, content, mode, renameio.WithTempDir(dir), renameio.IgnoreUmask()); err != nil {
+		if p, ok := errors.AsType[*fs.PathError](err); ok {
+			err = p.Err // without the temporary name: the same trouble reads the same each time
+		}
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return Sync(dir)
