@@ -292,10 +292,20 @@ func TestFourHostsLiveThroughWhatScenariosDoToThem(t *testing.T) {
 		mustReach(t, n1, n2, true)
 		within := func(low, high time.Duration) {
 			t.Helper()
-			took, ok := ping(t, n1, n2)
+			// The quickest of some: a busy machine only adds to a delay.
+			took := time.Hour
+			for range 8 {
+				one, ok := ping(t, n1, n2)
+				if !ok {
+					t.Fatal("a ping was not answered")
+				}
+				if took = min(took, one); took <= high {
+					break
+				}
+			}
 			t.Logf("ping over the slow link: %s", took)
-			if !ok || took < low || took > high {
-				t.Fatalf("ping took %s (answered: %v), want %s to %s", took, ok, low, high)
+			if took < low || took > high {
+				t.Fatalf("the quickest ping took %s, want %s to %s", took, low, high)
 			}
 		}
 		within(300*time.Millisecond, 340*time.Millisecond)

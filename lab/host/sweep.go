@@ -12,23 +12,32 @@ import (
 	"strings"
 )
 
-// claim records this process as the owner of the lab of that name.
+// claiming begins the name of a folder that is about to become a lab's.
+const claiming = ".claiming-"
+
+// claim records this process as the owner of the lab of that name. The lab appears
+// with its owner: one without would be taken down by whoever sweeps in that moment.
 func claim(state, dir string) error {
 	if err := os.MkdirAll(stateDir, 0o755); err != nil {
 		return fmt.Errorf("claim lab: %w", err)
 	}
-	if err := os.Mkdir(state, 0o755); err != nil {
-		if errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("claim lab: %s is there already: another run has a lab of this name, or it was kept", state)
-		}
+	if _, err := os.Stat(state); err == nil {
+		return fmt.Errorf("claim lab: %s is there already: another run has a lab of this name, or it was kept", state)
+	}
+	made, err := os.MkdirTemp(stateDir, claiming)
+	if err != nil {
 		return fmt.Errorf("claim lab: %w", err)
 	}
 	owner := fmt.Sprintf("%d %s", os.Getpid(), startTime(os.Getpid()))
-	if err := os.WriteFile(filepath.Join(state, "owner"), []byte(owner), 0o600); err != nil {
-		return fmt.Errorf("claim lab: %w", err)
+	err = errors.Join(
+		os.WriteFile(filepath.Join(made, "owner"), []byte(owner), 0o600),
+		os.WriteFile(filepath.Join(made, "dir"), []byte(dir), 0o600),
+	)
+	if err == nil {
+		err = os.Rename(made, state)
 	}
-	if err := os.WriteFile(filepath.Join(state, "dir"), []byte(dir), 0o600); err != nil {
-		return fmt.Errorf("claim lab: %w", err)
+	if err != nil {
+		return fmt.Errorf("claim lab: %w", errors.Join(err, os.RemoveAll(made)))
 	}
 	return nil
 }
@@ -61,6 +70,9 @@ func Sweep(logf func(string, ...any)) error {
 	var failed []error
 	for _, entry := range entries {
 		name := entry.Name()
+		if strings.HasPrefix(name, claiming) {
+			continue
+		}
 		if _, err := os.Stat(filepath.Join(stateDir, name, "keep")); err == nil {
 			logf("lab: lab %s was kept; end it with: go run ./cmd/lab-setup end %s", name, name)
 			continue

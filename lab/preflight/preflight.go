@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -26,8 +27,13 @@ var tools = []struct{ command, pkg string }{
 	{"sysctl", "procps"},
 }
 
+var one sync.Mutex
+
 // CanRun says whether the lab can run here, and otherwise the first reason why not, in one line.
 func CanRun() (bool, string) {
+	// Tests ask side by side, and each look makes and takes away things of one name.
+	one.Lock()
+	defer one.Unlock()
 	for _, check := range []func() error{root, commands, capabilities, cgroups, overlay} {
 		if err := check(); err != nil {
 			return false, "the lab cannot run here: " + err.Error()
