@@ -127,6 +127,7 @@ func Test_second_voter_lost(t *testing.T) {
 // its own member's alarm now and then; on a datastore that is full it comes
 // back with the next write, so it is raised again and again.
 func Test_alarm_mid_swap(t *testing.T) {
+	long(t)
 	s, out, in := troubled(t)
 	ctx := t.Context()
 	s.outage = true

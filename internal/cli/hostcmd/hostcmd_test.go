@@ -41,6 +41,7 @@ type rig struct {
 	self    *swap.Node
 	lease   lease.Lease
 	members []status.Member
+	alarms  []string
 	own     fleet.MemberID
 	pre     []status.Problem
 	ready   map[string]bool
@@ -179,7 +180,7 @@ func (e etcd) Local(context.Context) hostapi.Member {
 	if !f.Server.Process || !f.Files.WAL || !e.listed() {
 		return hostapi.Member{View: status.EtcdView{Error: "connection refused"}}
 	}
-	return hostapi.Member{Answers: true, ID: e.r.own, View: status.EtcdView{ClusterID: 0xc1, Leader: 0xb, Linearizable: true, Members: e.r.members}}
+	return hostapi.Member{Answers: true, ID: e.r.own, View: status.EtcdView{ClusterID: 0xc1, Leader: 0xb, Linearizable: true, Members: e.r.members, Alarms: e.r.alarms}}
 }
 
 func (e etcd) Ask(context.Context, []string) (hostapi.Answer, error) {
@@ -350,6 +351,8 @@ func TestStatusAndPreflight(t *testing.T) {
 	s := newRig(t, "a")
 	s.want(fleet.ExitRefused, "NotStandby", "preflight")
 	s.want(fleet.ExitDone, "member a of cluster c1", "status")
+	s.alarms = []string{"NOSPACE at b"}
+	s.want(fleet.ExitDone, "alarm      NOSPACE at b", "status")
 }
 
 func TestAnInstallersSteps(t *testing.T) { // R-D1-29, R-K-05, R-X-05

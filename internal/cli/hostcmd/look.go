@@ -89,6 +89,10 @@ func printStatus(w io.Writer, f hostd.Facts, d hostd.Decision, r status.Report) 
 	default:
 		line("etcd", "member %s: %s", r.MemberID, r.Etcd.Error)
 	}
+	if r.Etcd != nil && len(r.Etcd.Alarms) > 0 {
+		// Under NOSPACE etcd takes no write, so that no report can tell of it.
+		line("alarm", "%s", strings.Join(r.Etcd.Alarms, ", "))
+	}
 	if r.Preflight != nil {
 		line("preflight", "%s", preflightText(r.Preflight))
 	}
