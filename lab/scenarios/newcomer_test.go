@@ -128,7 +128,7 @@ func Test_second_voter_lost(t *testing.T) {
 // back with the next write, so it is raised again and again.
 func Test_alarm_mid_swap(t *testing.T) {
 	long(t)
-	s, out, in := troubled(t)
+	s, out, in := troubled(t, "FLEET_ROLE_RUNNER_WAIT_SECONDS=120") // no drain ends under the alarm
 	ctx := t.Context()
 	s.outage = true
 	s.must(s.RunPod(ctx, cluster.PodSpec{Name: "slow", Node: out, Owner: true, Grace: 15}))
