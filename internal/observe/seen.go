@@ -25,7 +25,8 @@ type seenReport struct {
 	changed bool
 	since   time.Time
 	// last and before are when the last two pieces of news were seen. A host reads,
-	// then writes: what was written after before had been seen was begun after it.
+	// then writes: the pass of the last one began after the one before was written, which
+	// was after the look that preceded before.
 	last, before time.Time
 	// stopped is since when the report says that the server process is gone, in this
 	// swap: the word of an earlier one is not taken for it.

@@ -67,9 +67,10 @@ type Host struct {
 	// clock. ReportAge is how long ago that change was seen.
 	Fresh     bool          `json:"fresh,omitempty"`
 	ReportAge time.Duration `json:"report_age,omitempty"`
-	// ReadWithin bounds the age of everything that the report says: the host began
-	// the pass that the report or its heartbeat tells of no longer ago than this. Zero
-	// when that is not known: one change alone may come from a pass that began at any time.
+	// ReadWithin is how long ago the news before the last was seen. The pass that the
+	// last one tells of began after that news was written: so whatever was seen in a
+	// look before it was true before the pass began. Zero when there were no two: one
+	// change alone may come from a pass that began at any time.
 	ReadWithin time.Duration `json:"read_within,omitempty"`
 	// StoppedAge is how long this controller has known the host's word that its
 	// server process is gone; zero when the report does not say so.

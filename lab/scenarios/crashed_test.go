@@ -26,10 +26,7 @@ func Test_host_crashed(t *testing.T) {
 	s.must(s.Host(out).Boot(ctx))
 	s.Logf("%s is up again", out)
 	s.neverAMember(out, 15*time.Second)
-	s.ends(out, in, fleet.OutcomeCompleted)
-	s.backAsAgent(out)
-	s.checkAgent(out)
-	s.end("n2", "n3", in)
+	s.completed(out, in)
 }
 
 // Safety rules 6, 10 and 18: the candidate loses its power at four moments of its

@@ -89,6 +89,16 @@ func (s *scenario) ends(out, in string, want fleet.Outcome) *status.LastSwap {
 	return last
 }
 
+// completed waits for the end of a swap that has to be completed, and checks the
+// cluster it leaves.
+func (s *scenario) completed(out, in string) {
+	s.t.Helper()
+	s.ends(out, in, fleet.OutcomeCompleted)
+	s.backAsAgent(out)
+	s.checkAgent(out)
+	s.end("n2", "n3", in)
+}
+
 // rolledBack waits for a rollback and checks that the members are exactly those
 // of before, by id.
 func (s *scenario) rolledBack(out, in string, before cluster.MemberList) *status.LastSwap {

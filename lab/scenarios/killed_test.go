@@ -69,10 +69,7 @@ func Test_controller_killed(t *testing.T) {
 	if kills < 15 {
 		t.Errorf("only %d kills: not every effect was followed by one", kills)
 	}
-	s.ends(out, in, fleet.OutcomeCompleted)
-	s.backAsAgent(out)
-	s.checkAgent(out)
-	s.end("n2", "n3", in)
+	s.completed(out, in)
 }
 
 // leaseHeldOrNew: the swap asked for has not ended yet.
@@ -125,10 +122,7 @@ func Test_host_killed(t *testing.T) {
 	if kills[out] < 4 || kills[in] < 4 {
 		t.Errorf("too few kills to prove anything: %v", kills)
 	}
-	s.ends(out, in, fleet.OutcomeCompleted)
-	s.backAsAgent(out)
-	s.checkAgent(out)
-	s.end("n2", "n3", in)
+	s.completed(out, in)
 	for _, name := range []string{out, in} {
 		s.must(s.Host(name).Remove("/run/systemd/system/" + cluster.HostUnit + ".d/lab.conf"))
 		_, err := s.Host(name).Systemctl(ctx, "daemon-reload")
@@ -202,8 +196,5 @@ func Test_two_controllers(t *testing.T) {
 		s.controller.Env = append(s.bounds(), "FLEET_ROLE_API_SERVERS="+strings.Join(hosts, ","))
 		s.must(s.controller.Start(ctx))
 	}
-	s.ends(out, in, fleet.OutcomeCompleted)
-	s.backAsAgent(out)
-	s.checkAgent(out)
-	s.end("n2", "n3", in)
+	s.completed(out, in)
 }

@@ -32,10 +32,7 @@ func Test_swap_paused(t *testing.T) {
 	}
 	s.Logf("%s goes on", out)
 	s.neverAMember(out, 20*time.Second)
-	s.ends(out, in, fleet.OutcomeCompleted)
-	s.backAsAgent(out)
-	s.checkAgent(out)
-	s.end("n2", "n3", in)
+	s.completed(out, in)
 }
 
 // R-E2-44: the candidate's peer port is cut before its etcd starts. k3s evicts the

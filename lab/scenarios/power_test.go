@@ -125,10 +125,7 @@ func Test_power_cut_leaving(t *testing.T) {
 	s.writeThrough("n2")
 	s.waitsFor("n3", "")
 	s.bootAll("n3")
-	s.ends(out, in, fleet.OutcomeCompleted)
-	s.backAsAgent(out)
-	s.checkAgent(out)
-	s.end("n2", "n3", in)
+	s.completed(out, in)
 }
 
 // Safety rule 16: the outgoing host is away past the finish's deadline. The swap
