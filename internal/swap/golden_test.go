@@ -167,6 +167,9 @@ func cases() []decision {
 		{name: "a candidate that refuses abandons the swap", row: CodeRefusedByHost, given: promoting().reported(4, fleet.StepPromote, fleet.PhaseRefused, func(r *status.Report) { r.Code, r.Message = "NotStaged", "there is no server configuration" })},
 		{name: "a candidate that fails is rolled back", row: "PromoteFailed", given: promoting().reported(4, fleet.StepPromote, fleet.PhaseFailed, func(r *status.Report) { r.Message = "the unit failed" })},
 		{name: "a candidate that refuses although it is a member is rolled back", row: "PromoteFailed", given: learnerIn().reported(4, fleet.StepPromote, fleet.PhaseRefused)},
+		{name: "what keeps the candidate from joining is named", row: "JoinWait", given: promoting().reported(4, fleet.StepPromote, fleet.PhaseRunning, func(r *status.Report) {
+			r.Code, r.Message = "EffectFailed", "note: read-only file system; it is tried again"
+		})},
 		{name: "a newcomer is not rolled back because a voter's daemon is silent", row: "JoinWait", given: settledIn().steps(map[State]time.Duration{Promote: time.Hour, Settle: time.Hour, DrainOut: time.Hour}).with(func(g *given) { g.host(2).Fresh = false })},
 		{name: "a refusal waits for the lists to say that the candidate is no member", row: "JoinWait", given: promoting().reported(4, fleet.StepPromote, fleet.PhaseRefused).with(func(g *given) { g.host(2).Fresh = false })},
 		{name: "a candidate that does not vote in time is rolled back", row: "PromoteTimeout", given: learnerIn().steps(map[State]time.Duration{Promote: 11 * time.Minute})},

@@ -2,6 +2,7 @@ package swap
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/exadev/regrade/internal/fleet"
@@ -36,7 +37,8 @@ func promoteRows() []Row {
 			}},
 		assertCordons(Promote),
 		{From: Promote, If: "IN is listed", Code: "LearnerWait", To: Settle,
-			when: func(v *view) bool { return v.list.known && len(v.inMembers()) > 0 },
+			when:  func(v *view) bool { return v.list.known && len(v.inMembers()) > 0 },
+			waits: func(v *view) []status.Reason { return v.hostReason(v.in, fleet.StepPromote) },
 			say: func(v *view) string {
 				m := v.inMembers()[0]
 				if !m.Started() {
@@ -45,8 +47,10 @@ func promoteRows() []Row {
 				return v.rec.In + " is a learner; k3s promotes it on its next tick"
 			}},
 		{From: Promote, To: Settle, Code: "JoinWait",
-			waits: func(v *view) []status.Reason { return v.list.problems },
-			say:   func(v *view) string { return v.rec.In + " is joining" }},
+			waits: func(v *view) []status.Reason {
+				return append(slices.Clone(v.list.problems), v.hostReason(v.in, fleet.StepPromote)...)
+			},
+			say: func(v *view) string { return v.rec.In + " is joining" }},
 	}
 }
 
