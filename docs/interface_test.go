@@ -39,6 +39,7 @@ func TestTheInterfacePageListsWhatTheCodeFixes(t *testing.T) {
 		"json report":  fields(reflect.TypeFor[status.Report](), shared),
 		"json record":  fields(reflect.TypeFor[status.Record](), shared),
 		"json request": fields(reflect.TypeFor[status.Request](), nil),
+		"json pause":   fields(reflect.TypeFor[status.Pause](), nil),
 		"json reason":  fields(reflect.TypeFor[status.Reason](), nil),
 		"json fact":    fields(reflect.TypeFor[status.Fact](), nil),
 		"json time":    fields(reflect.TypeFor[status.StepTime](), nil),
@@ -216,6 +217,7 @@ func reasonCodes(t *testing.T) []string {
 
 // shared types have a table of their own.
 var shared = []reflect.Type{
+	reflect.TypeFor[status.Pause](),
 	reflect.TypeFor[status.Reason](), reflect.TypeFor[status.Fact](), reflect.TypeFor[status.StepTime](), reflect.TypeFor[status.Request](),
 }
 

@@ -117,6 +117,9 @@ func printStatus(w io.Writer, st status.Status, raw string, out output) error {
 	if r := st.Request; r != nil {
 		p("asked %s out, %s in, at %s", r.Out, r.In, stamp(r.At))
 	}
+	if st.Pause != nil {
+		p("hold  %s", st.Pause.Words())
+	}
 	p("next  %s (%s)", st.Next.Sentence, st.Next.Code)
 	if st.Swap == nil {
 		printReasons(w, st.Next.Waits)

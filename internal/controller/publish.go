@@ -82,7 +82,7 @@ func newer(raw string) bool {
 func Compose(prev *status.Status, o *swap.Observation, d swap.Decision, p swap.Policy) status.Status {
 	st := status.Status{
 		Protocol: status.Protocol, At: o.Now, Controller: o.Self, DryRun: p.DryRun, Target: p.Target,
-		Swap: d.Swap, Request: o.Request,
+		Swap: d.Swap, Request: o.Request, Pause: o.Pause,
 		Next: status.Next{
 			State: string(d.State), Action: string(d.Action.Kind), Node: d.Action.Node,
 			Code: d.Code, Sentence: d.Sentence, Facts: d.Facts, Waits: d.Waits,

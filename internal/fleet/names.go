@@ -20,6 +20,7 @@ const (
 	ConfigMapProbe     = "fleet-role-probe"
 	KeyStatus          = "status.json"
 	KeyRequest         = "request.json"
+	KeyPause           = "pause.json"
 
 	// HeartbeatPrefix and a node name make the name of the Lease with which a
 	// host daemon says that its last report still holds (safety rule 29).

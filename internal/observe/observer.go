@@ -178,6 +178,13 @@ func (b *Observer) readStatus(ctx context.Context, s *Sight) {
 			s.Status = &st
 		}
 	}
+	if raw, ok := cm.Data[fleet.KeyPause]; ok {
+		if p, err := status.ParsePause([]byte(raw)); err != nil {
+			s.PauseProblem = err.Error()
+		} else {
+			s.Pause = &p
+		}
+	}
 	if raw, ok := cm.Data[fleet.KeyRequest]; ok {
 		if r, err := status.ParseRequest([]byte(raw)); err != nil {
 			s.RequestProblem = err.Error()

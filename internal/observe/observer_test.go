@@ -195,6 +195,14 @@ func TestBadDocumentsAreNamed(t *testing.T) {
 				return s.RequestProblem, s.Request == nil && strings.Contains(s.RequestProblem, "for itself")
 			},
 		},
+		"a pause of a newer program": {
+			func(s *clustertest.State) {
+				s.Maps[fleet.ConfigMapStatus] = observe.ConfigMap{Exists: true, Data: map[string]string{fleet.KeyPause: `{"protocol":2,"at":"2026-11-29T12:00:00Z"}`}}
+			},
+			func(s *observe.Sight) (string, bool) {
+				return s.PauseProblem, s.Pause == nil && strings.Contains(s.PauseProblem, "protocol 2")
+			},
+		},
 		"a status map that does not exist": {
 			func(s *clustertest.State) { delete(s.Maps, fleet.ConfigMapStatus) },
 			func(s *observe.Sight) (string, bool) {

@@ -109,6 +109,19 @@ func TestARequestIsCheckedForItsForm(t *testing.T) {
 	}
 }
 
+// Design §3: a pause is read whole or not at all.
+func TestAPauseIsCheckedForItsForm(t *testing.T) {
+	if p, err := ParsePause([]byte(`{"protocol":1,"at":"2026-11-29T12:00:00Z","reason":"new switch"}`)); err != nil || p.Words() != "paused since 2026-11-29 12:00:00Z: new switch" {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	long := strings.Repeat("x", MaxPauseReason+1)
+	for _, raw := range []string{"", "null", "{}", `{"protocol":1}`, `{"protocol":2,"at":"2026-11-29T12:00:00Z"}`, `{"protocol":1,"at":"2026-11-29T12:00:00Z","reason":"a\u001b[2J"}`, `{"protocol":1,"at":"2026-11-29T12:00:00Z","reason":"` + long + `"}`} {
+		if p, err := ParsePause([]byte(raw)); err == nil {
+			t.Errorf("%q is taken as %+v", raw, p)
+		}
+	}
+}
+
 func TestAStatusOfAnotherProtocolIsNotRead(t *testing.T) {
 	if _, err := ParseStatus([]byte(`{"protocol":1,"swap":null}`)); err != nil {
 		t.Error(err)
@@ -134,5 +147,6 @@ func FuzzParsers(f *testing.F) {
 		_, _ = ParseReport([]byte(raw))
 		_, _ = ParseStatus([]byte(raw))
 		_, _ = ParseRequest([]byte(raw))
+		_, _ = ParsePause([]byte(raw))
 	})
 }

@@ -62,6 +62,7 @@ func documents() map[string]any {
 				OutgoingPending: true, IncomingPending: true, Snapshot: "s", Steps: steps,
 			},
 			Request: &status.Request{Protocol: status.Protocol, Out: "n1", In: "n4", At: at},
+			Pause:   &status.Pause{Protocol: status.Protocol, At: at, Reason: "a new switch"},
 			Next: status.Next{
 				State: "promote", Action: "order", Node: "n4", Code: "PromoteOrdered", Sentence: "n4 is asked to join",
 				Facts: []status.Fact{{Name: "voters", Value: "3"}}, Waits: reason,
@@ -74,6 +75,7 @@ func documents() map[string]any {
 			Backoff: []status.Backoff{{Out: "n1", In: "n4", Count: 2, Until: at}},
 		},
 		"request": status.Request{Protocol: status.Protocol, Out: "n1", In: "n4", At: at},
+		"pause":   status.Pause{Protocol: status.Protocol, At: at, Reason: "a new switch"},
 		"report": status.Report{
 			Protocol: status.Protocol, Swap: id, Step: fleet.StepPromote, Phase: fleet.PhaseRunning, Code: "Waits", Message: "waits for etcd",
 			StartedAt: at, Stopped: true, Snapshot: "s", Role: fleet.RoleServer, Level: fleet.LevelEtcdOnly, Leaving: true,
@@ -153,6 +155,8 @@ func TestSchemasRefuseWhatParsersRefuse(t *testing.T) {
 		"a request without in":          {"request", `{"out":"a","at":"2026-11-29T12:00:00Z"}`, parseRequest},
 		"a request with an empty node":  {"request", `{"out":"a","in":"","at":"2026-11-29T12:00:00Z"}`, parseRequest},
 		"a request without a time":      {"request", `{"out":"a","in":"b"}`, parseRequest},
+		"a pause without a time":        {"pause", `{"protocol":1}`, parsePause},
+		"a pause of another protocol":   {"pause", `{"protocol":2,"at":"2026-11-29T12:00:00Z"}`, parsePause},
 		"a report without a boot id":    {"report", `{"protocol":1,"at":"2026-11-29T12:00:00Z","counter":1}`, parseReport},
 		"a report of a strange phase":   {"report", `{"protocol":1,"at":"2026-11-29T12:00:00Z","boot_id":"b","counter":1,"phase":"asleep"}`, parseReport},
 		"a report with a bad member id": {"report", `{"protocol":1,"at":"2026-11-29T12:00:00Z","boot_id":"b","counter":1,"member_id":"xyz"}`, parseReport},
@@ -169,6 +173,7 @@ func TestSchemasRefuseWhatParsersRefuse(t *testing.T) {
 
 func parseStatus(raw []byte) error  { _, err := status.ParseStatus(raw); return err }
 func parseRequest(raw []byte) error { _, err := status.ParseRequest(raw); return err }
+func parsePause(raw []byte) error   { _, err := status.ParsePause(raw); return err }
 func parseReport(raw []byte) error  { _, err := status.ParseReport(raw); return err }
 func parseRecord(raw []byte) error  { _, err := status.ParseRecord(string(raw)); return err }
 

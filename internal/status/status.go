@@ -20,6 +20,8 @@ type Status struct {
 	Swap     *Swap     `json:"swap"`
 	LastSwap *LastSwap `json:"last_swap"`
 	Request  *Request  `json:"request"`
+	// Pause is a person's pause, nil when there is none.
+	Pause *Pause `json:"pause,omitempty"`
 
 	// Next is what the pass decided: an action, or what it waits for.
 	Next Next `json:"next"`

@@ -55,4 +55,5 @@ const (
 	CodeRefusedByHost   = "RefusedByHost"
 	CodeFailedOnHost    = "FailedOnHost"
 	CodeOldList         = "ListOlderThanStop"
+	CodePaused          = "Paused"
 )

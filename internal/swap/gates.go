@@ -52,6 +52,7 @@ func (v *view) startGates(pair Pair) []status.Reason {
 	if len(rs) > 0 {
 		return rs
 	}
+	rs = append(rs, v.paused()...)
 	if st := v.leaseState(); st == lease.Held && !v.leaseOurs() {
 		rs = append(rs, reason(CodeLeaseHeld, "", "the Lease %s/%s is held by %s", fleet.LeaseNamespace, fleet.LeaseName, v.o.Lease.Holder))
 	}
@@ -62,6 +63,18 @@ func (v *view) startGates(pair Pair) []status.Reason {
 	}
 	rs = append(rs, v.beforeGates(out, in)...)
 	return append(rs, append(v.blocked(in), v.blocked(out)...)...)
+}
+
+// paused: a person wants nothing to begin (design §3). It is no gate of a swap
+// that has begun: that one is ended (safety rule 25).
+func (v *view) paused() []status.Reason {
+	switch {
+	case v.o.PauseProblem != "":
+		return []status.Reason{reason(CodePaused, "", "the fleet is paused, by a document that cannot be read: %s", v.o.PauseProblem)}
+	case v.o.Pause != nil:
+		return []status.Reason{reason(CodePaused, "", "the fleet is %s", v.o.Pause.Words())}
+	}
+	return nil
 }
 
 // beforeGates are the gates while the voters are the target: at the start, and

@@ -73,6 +73,9 @@ func cases() []decision {
 			g.host(3).Report.Etcd = nil
 			g.host(3).Node.EtcdIsVoter = ""
 		})},
+		{name: "a pause lets no decision begin", row: "Paused", given: calm().automatic(false).with(func(g *given) { g.Pause = &status.Pause{Protocol: status.Protocol, At: t0, Reason: "new switch"} })},
+		{name: "a pause that cannot be read is a pause", row: "Paused", given: calm().automatic(false).with(func(g *given) { g.PauseProblem = "pause: no time" })},
+		{name: "a pause holds a request", row: "RequestHeld", given: calm().asked().with(func(g *given) { g.Pause = &status.Pause{Protocol: status.Protocol, At: t0} })},
 		{name: "nothing is wanted", row: "NothingToDo", given: calm()},
 		{name: "a decision in a dry run is reported only", row: "DryRun", given: calm().automatic(true), policy: dry},
 		{name: "a decision waits for the cooldown", row: "Cooldown", given: calm().automatic(false).with(func(g *given) { g.Status.CooldownUntil = g.Now.Add(time.Minute) })},
@@ -84,6 +87,7 @@ func cases() []decision {
 		{name: "a decision with every gate open takes the Lease", row: "DecisionTaken", given: calm().automatic(false)},
 
 		// Begin.
+		{name: "a swap under way is gone on with in a pause", row: "RecordOnIn", given: calm().leased().with(func(g *given) { g.Pause = &status.Pause{Protocol: status.Protocol, At: t0} })},
 		{name: "the candidate's Node is gone before anything was ordered", row: "NodeGoneAbandoned", given: calm().leased().with(func(g *given) { g.Hosts = g.Hosts[:3] })},
 		{name: "the candidate's Node is gone in the middle", row: "NodeGone", given: steppedDown().with(func(g *given) { g.Hosts = g.Hosts[:3] })},
 		{name: "an outgoing Node deleted after its member went leaves a completed swap", row: "CompletedNodeGone", given: agentOut().outNodeGone(6 * time.Minute)},

@@ -34,6 +34,11 @@ type Observation struct {
 	Request        *status.Request `json:"request,omitempty"`
 	RequestProblem string          `json:"request_problem,omitempty"`
 
+	// Pause is a person's pause, nil when there is none. One that cannot be read
+	// is a pause all the same: PauseProblem says why it cannot.
+	Pause        *status.Pause `json:"pause,omitempty"`
+	PauseProblem string        `json:"pause_problem,omitempty"`
+
 	// Automatic is the swap that the fitness verdicts ask for, nil when none.
 	Automatic *Pair `json:"automatic,omitempty"`
 

@@ -59,6 +59,10 @@ func idleRows() []Row {
 				return []status.Reason{reason(CodeEvenVoters, "", "etcd has %s and no swap is on record: %s", plural(v.list.voters(), "voter"), describe(v.list.members))}
 			},
 			say: say("the number of voters is even and no swap is on record; nobody is removed, a person has to look")},
+		{From: Idle, If: "a person has paused the fleet", Code: "Paused",
+			when:  func(v *view) bool { return len(v.paused()) > 0 },
+			waits: func(v *view) []status.Reason { return v.paused() },
+			say:   say("the fleet is paused: no swap begins")},
 		{From: Idle, If: "the verdicts ask for nothing", Code: "NothingToDo",
 			when: func(v *view) bool { return v.o.Automatic == nil },
 			say:  say("no swap is wanted")},
