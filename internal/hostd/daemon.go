@@ -125,6 +125,7 @@ func (d *Daemon) Pass(ctx context.Context) (Wake, error) {
 		return Wake{After: Swapping}, errors.Join(lockErr, err)
 	}
 	decision := Next(f)
+	next := decision.Effect
 	if decision.Acts() && !ours && !reflect.DeepEqual(decision.Effect, Effect{Kind: PeerPort}) {
 		// Letting the port go touches this process alone, and the command that has
 		// the lock may be starting a server.
@@ -136,6 +137,7 @@ func (d *Daemon) Pass(ctx context.Context) (Wake, error) {
 	// The report says what was seen before the effect, the heartbeat vouches for
 	// the report: in this order, and neither holds up the effect.
 	said := decision
+	said.Effect = next
 	if decision.Acts() && decision.Effect.Kind == d.broken {
 		// It is tried again; meanwhile whoever waits for it is told what it waits for.
 		said.Code, said.Sentence = CodeEffectFailed, fmt.Sprintf("%s: %s; it is tried again", d.broken, d.brokenWhy)

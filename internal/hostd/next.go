@@ -45,16 +45,10 @@ func ordered(f Facts, o order) Decision {
 	switch {
 	case o.problem.is():
 		return Decision{Code: o.problem.Code, Sentence: o.problem.Sentence}
-	case o.step == "" || f.Command != nil && f.Command.Step == fleet.StepFinishDemote:
-		return Decision{} // that command takes no order, it looks for evidence
 	case f.Journal.Is(o.swap, fleet.StepStepDown) && o.step == fleet.StepStepDown && f.Journal.Phase == fleet.PhaseDone:
 		return follow(f, o)
-	case f.Journal.Is(o.swap, o.step) && f.Journal.Phase.Settled():
-		return Decision{} // R-216-09, R-216-10
-	case o.step == fleet.StepStepDown && f.Journal.Is(o.swap, fleet.StepFinishDemote):
-		return Decision{} // finishing is how a step-down ends: the order stands on the Node until the swap does
-	case f.Journal.Step == fleet.StepFinishDemote && f.Journal.Phase == fleet.PhaseRunning:
-		return Decision{} // the finish rule waits; nothing else may touch the units
+	case !f.due(o):
+		return Decision{}
 	}
 	switch o.step {
 	case fleet.StepPromote:
@@ -67,6 +61,21 @@ func ordered(f Facts, o order) Decision {
 		return rollback(f, o)
 	}
 	return Decision{}
+}
+
+// due says whether the step that is asked for is still to be begun or gone on with.
+func (f Facts) due(o order) bool {
+	switch {
+	case o.step == "" || f.Command != nil && f.Command.Step == fleet.StepFinishDemote:
+		return false // that command takes no order, it looks for evidence
+	case f.Journal.Is(o.swap, o.step) && f.Journal.Phase.Settled():
+		return false // R-216-09, R-216-10
+	case o.step == fleet.StepStepDown && f.Journal.Is(o.swap, fleet.StepFinishDemote):
+		return false // finishing is how a step-down ends: the order stands on the Node until the swap does
+	case f.Journal.Step == fleet.StepFinishDemote && f.Journal.Phase == fleet.PhaseRunning:
+		return false // the finish rule waits; nothing else may touch the units
+	}
+	return true
 }
 
 // Shorthand for decisions.

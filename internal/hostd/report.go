@@ -25,9 +25,9 @@ func Report(f Facts, d Decision) status.Report {
 		K3sVersion: h.K3sVersion,
 		Preflight:  f.Preflight, AsAgent: AsAgent(f), Standbys: f.Standbys,
 	}
-	if o := f.order(); d.Code != "" && o.step != "" && j.Swap != o.swap && j.Phase != fleet.PhaseRunning {
-		// The order cannot even begin: the step of an earlier swap is not what is asked about.
-		r.Swap, r.Step, r.Phase, r.StartedAt, r.Stopped, r.Snapshot = o.swap, o.step, "", time.Time{}, false, ""
+	if swap, step, ok := kept(f, d); ok {
+		// What became of the step before is not what is asked about.
+		r.Swap, r.Step, r.Phase, r.StartedAt, r.Stopped, r.Snapshot = swap, step, "", time.Time{}, false, j.keptSnapshot(swap)
 	}
 	if r.Phase == fleet.PhaseRunning || r.Phase == "" {
 		r.Code, r.Message = d.Code, d.Sentence
@@ -46,6 +46,20 @@ func Report(f Facts, d Decision) status.Report {
 		}
 	}
 	return r
+}
+
+// kept is the step that cannot even begin, if that is what the decision says: its
+// first note fails, or its order waits. The journal is of another one, of the same
+// swap or of an earlier.
+func kept(f Facts, d Decision) (fleet.SwapID, fleet.Step, bool) {
+	if d.Code == "" {
+		return "", "", false
+	}
+	if n := d.Effect.Journal; n != nil {
+		return n.Swap, n.Step, !f.Journal.Is(n.Swap, n.Step)
+	}
+	o := f.order()
+	return o.swap, o.step, f.due(o) && !f.Journal.Is(o.swap, o.step)
 }
 
 // publish writes the report when something in it changed, then the heartbeat

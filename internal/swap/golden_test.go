@@ -303,6 +303,9 @@ func cases() []decision {
 		{name: "an outgoing host silent past the bound is cleaned", row: "CleanSilentOut", given: uncordonedIn().steps(map[State]time.Duration{Finish: 6 * time.Minute}).with(func(g *given) { g.host(1).Fresh = false })},
 		{name: "an outgoing host that never returns leaves a completed swap with a pending host", row: "CompletedPending", given: uncordonedIn().cleaned(1).steps(map[State]time.Duration{Finish: 6 * time.Minute}).with(func(g *given) { g.host(1).Fresh = false })},
 		{name: "a host that failed to finish is left pending past the bound", row: "CompletedPending", given: uncordonedIn().steps(map[State]time.Duration{Finish: 6 * time.Minute}).reported(1, fleet.StepFinishDemote, fleet.PhaseFailed)},
+		{name: "what keeps the outgoing host from finishing is named", row: "FinishWait", given: uncordonedIn().reported(1, fleet.StepFinishDemote, "", func(r *status.Report) {
+			r.Code, r.Message = "EffectFailed", "note: read-only file system; it is tried again"
+		})},
 		{name: "the finish is waited for", row: "FinishWait", given: uncordonedIn()},
 		{name: "an outgoing host that came back as a new member is removed again", row: "RemovedNameOnOut", given: finishing().lists(append(without1(), status.Member{ID: 0xb1, Name: "n1-0000beef", PeerURLs: []string{"https://10.0.0.1:2380"}}), 2, 3, 4).leader(2)},
 
@@ -325,6 +328,9 @@ func cases() []decision {
 		{name: "a rollback that comes too late goes forward", row: "TooLateToRollBack", given: removed().order(4, fleet.StepRollback).reported(4, fleet.StepRollback, fleet.PhaseRunning)},
 		{name: "a request to remove the outgoing voter is withdrawn in a rollback", row: "OutRemovalWithdrawn", given: removing().order(4, fleet.StepRollback)},
 		{name: "a rollback waits for the member lists", row: "RollbackBlind", given: takenBack().with(func(g *given) { g.host(2).Fresh = false })},
+		{name: "what keeps the candidate from its rollback is named", row: "RollbackStopWait", given: takenBack().reported(4, fleet.StepRollback, "", func(r *status.Report) {
+			r.Code, r.Message = "EffectFailed", "note: read-only file system; it is tried again"
+		})},
 		{name: "a rollback waits for the candidate to stop its server", row: "RollbackStopWait", given: takenBack()},
 		{name: "a rollback without etcd annotations marks the member gone", row: "InGone", given: takenBack().reported(4, fleet.StepRollback, fleet.PhaseRunning, func(r *status.Report) { r.Stopped = true }).readAnew()},
 		{name: "a list from before the candidate's server ended proves nothing", row: "RollbackListsOld", given: takenBack().reported(4, fleet.StepRollback, fleet.PhaseRunning, func(r *status.Report) { r.Stopped = true }).readAnew().with(func(g *given) {
