@@ -23,7 +23,7 @@ func stepDown(f Facts, o order) Decision {
 		return effect(Effect{Kind: Leave, Swap: o.swap})
 	}
 	if late(f, f.Policy.OperationTimeout) {
-		return failed(f, CodeEtcdNotBack, "after %s: %s", f.Policy.OperationTimeout, etcdStage(f))
+		return notInTime(f)
 	}
 	if h.Server.Level != fleet.LevelEtcdOnly {
 		return restartEtcdOnly(f, o)
@@ -41,6 +41,18 @@ func stepDown(f Facts, o order) Decision {
 		return writeRole(fleet.RoleAgent)
 	}
 	return done(f)
+}
+
+// notInTime says why a step-down has not come to its end: a server that was never
+// restarted, because the others are no quorum without it, is not one whose etcd
+// does not come back.
+func notInTime(f Facts) Decision {
+	if f.stopDue() {
+		if d, ok := spared(f); !ok {
+			return failed(f, d.Code, "not restarted within %s: %s", f.Policy.OperationTimeout, d.Sentence)
+		}
+	}
+	return failed(f, CodeEtcdNotBack, "after %s: %s", f.Policy.OperationTimeout, etcdStage(f))
 }
 
 func beginStepDown(f Facts, o order) Decision {

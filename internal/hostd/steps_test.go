@@ -135,6 +135,22 @@ func TestNoRestartThatWouldTakeTheQuorum(t *testing.T) {
 	r.until("stepped up", r.settled(fleet.StepStepUp, fleet.PhaseDone))
 }
 
+// A voter that is silent for the whole bound is not this host's etcd that does not
+// come back: its server was never restarted (safety rule 28).
+func TestAStepDownThatIsNeverSparedFailsByThatName(t *testing.T) {
+	r := newRig(t, "a")
+	r.silent = []fleet.MemberID{idC}
+	r.order(fleet.StepStepDown)
+	r.until("failed", r.settled(fleet.StepStepDown, fleet.PhaseFailed))
+	j, f := r.journal(), r.host.Facts()
+	if j.Code != "NoQuorumWithoutMe" || !strings.Contains(j.Message, "not restarted within 5m0s") || !strings.Contains(j.Message, "c-00000003") {
+		t.Errorf("it failed with %s %q", j.Code, j.Message)
+	}
+	if f.Server.Level != fleet.LevelFull || f.Files.Role != fleet.RoleServer {
+		t.Errorf("the server is at %s, the role is %s", f.Server.Level, f.Files.Role)
+	}
+}
+
 // Safety rule 2: a newcomer that votes is one of four, and its server ends in a
 // rollback on an order that may be seconds old as well.
 func TestNoRollbackThatWouldTakeTheQuorum(t *testing.T) {
