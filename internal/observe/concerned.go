@@ -135,7 +135,7 @@ func (b *Observer) readKubelets(ctx context.Context, s *Sight, nodes []string) {
 			seen = &seenKubelet{}
 			b.kubelets[name] = seen
 		}
-		h.KubeletChanged = seen.see(h.Report.StartedAt, renewed)
+		h.KubeletChanged = seen.see(startOf(h.Report), renewed)
 	}
 	for name := range b.kubelets {
 		if !slices.Contains(nodes, name) {

@@ -371,16 +371,6 @@ func TestAKubeletRenewalCountsOnlyAfterTheStartWasSeen(t *testing.T) {
 	})
 	check(3*time.Second, false, "a new start")
 	c.Edit(func(s *clustertest.State) {
-		s.Kubelets["n1"] = time.Date(2026, 11, 29, 12, 6, 3, 0, time.UTC)
-		s.Maps[fleet.ConfigMapActuators].Data["n1"] = report(2, `,"started_at":"2026-11-29T12:06:00Z"`)
-	})
-	check(3*time.Second, true, "renewed between a start and its report")
-	c.Edit(func(s *clustertest.State) {
-		s.Kubelets["n1"] = time.Date(2026, 11, 29, 12, 6, 59, 0, time.UTC)
-		s.Maps[fleet.ConfigMapActuators].Data["n1"] = report(2, `,"started_at":"2026-11-29T12:07:00Z"`)
-	})
-	check(3*time.Second, false, "the last renewal of the kubelet before")
-	c.Edit(func(s *clustertest.State) {
 		s.Kubelets["n1"] = time.Unix(110, 0)
 		s.Maps[fleet.ConfigMapActuators].Data["n1"] = report(2, `,"started_at":"2026-11-29T12:05:00Z"`)
 	})
@@ -392,6 +382,72 @@ func TestAKubeletRenewalCountsOnlyAfterTheStartWasSeen(t *testing.T) {
 		s.Maps[fleet.ConfigMapActuators].Data["n1"] = report(2, `,"started_at":"2026-11-29T12:05:00Z"`)
 	})
 	check(5*time.Second, true, "renewed since the start before the gap")
+}
+
+// Safety rule 22: a kubelet that renewed before its start was reported is believed
+// by what was seen in between, never by the times that its host wrote.
+func TestARenewalBeforeTheReportOfItsStart(t *testing.T) {
+	const id = "20261129T120000Z-n1-n2"
+	said := func(step, more string) string {
+		return report(1, fmt.Sprintf(`,"swap":%q,"step":%q,"phase":"running"%s`, id, step, more))
+	}
+	const (
+		stopped = `,"stopped":true`
+		started = `,"started_at":"2026-11-29T12:00:05Z"`
+	)
+	at := func(minute, second int) time.Time { return time.Date(2026, 11, 29, 12, minute, second, 0, time.UTC) }
+	type seen struct {
+		report  string
+		renewed time.Time
+	}
+	for _, c := range []struct {
+		name  string
+		looks []seen
+		back  bool
+	}{
+		{"the kubelet before renewed once more with its clock fast, which was put back before the start", []seen{
+			{said("promote", ""), at(10, 0)}, {said("promote", started), at(10, 10)},
+		}, false},
+		{"the same, and the new kubelet renews", []seen{
+			{said("promote", ""), at(10, 0)}, {said("promote", started), at(10, 10)}, {said("promote", started), at(0, 8)},
+		}, true},
+		{"the server was seen to have ended before the renewal, and the start in the same look as it", []seen{
+			{said("finish-demote", ""), at(0, 0)}, {said("finish-demote", stopped), at(0, 0)}, {said("finish-demote", stopped+started), at(0, 8)},
+		}, true},
+		{"the same with a clock that was put back", []seen{
+			{said("finish-demote", ""), at(10, 0)}, {said("finish-demote", stopped), at(10, 0)}, {said("finish-demote", stopped+started), at(0, 8)},
+		}, true},
+		{"the last renewal of the server that has ended", []seen{
+			{said("finish-demote", ""), at(0, 0)}, {said("finish-demote", stopped), at(0, 10)}, {said("finish-demote", stopped+started), at(0, 10)},
+		}, false},
+		{"stop, start and renewal in one look", []seen{
+			{said("finish-demote", ""), at(0, 0)}, {said("finish-demote", stopped+started), at(0, 8)},
+		}, false},
+		{"the stop of another step", []seen{
+			{said("rollback", stopped), at(0, 0)}, {said("finish-demote", stopped+started), at(0, 8)},
+		}, false},
+		{"a second start after the same stop", []seen{
+			{said("rollback", stopped), at(0, 0)}, {said("rollback", stopped+started), at(0, 8)}, {said("rollback", stopped+`,"started_at":"2026-11-29T12:00:20Z"`), at(0, 18)},
+		}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			state := three()
+			state.Nodes["n1"] = observe.Node{Node: swap.Node{Annotations: map[string]string{keys.Swap(): id}}}
+			state.Kubelets = map[string]time.Time{}
+			cluster := clustertest.New(state)
+			b := observer(cluster)
+			var got bool
+			for i, l := range c.looks {
+				cluster.Edit(func(s *clustertest.State) {
+					s.Maps[fleet.ConfigMapActuators].Data["n1"], s.Kubelets["n1"] = l.report, l.renewed
+				})
+				got = look(t, b, time.Duration(i)*time.Second).Host("n1").KubeletChanged
+			}
+			if got != c.back {
+				t.Errorf("back is %t", got)
+			}
+		})
+	}
 }
 
 // Safety rule 6: two pieces of news after a stop was seen prove that the host

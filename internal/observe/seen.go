@@ -133,27 +133,44 @@ func (s *seenLease) see(l lease.Lease, now time.Time) time.Duration {
 }
 
 // seenKubelet answers whether a kubelet has renewed its Lease since a start of
-// its host (R-216-20, R-228-23): a renewal read after the start was first seen,
-// or one that was new when it was seen and is later than the start by the host's own
-// clock, which writes both. A host that reports no start counts from when it
-// was first seen: it may come back from a swap that ended without it and have
-// nothing to start.
+// its host (R-216-20, R-228-23): by a renewal that was read after the start was
+// first seen, or after the host was seen to have ended its server and not yet to
+// have started what comes after it. The times that the host wrote are compared with
+// none other: its clock may be put back between two renewals (safety rule 22). A
+// host that reports no start counts from when it was first seen: it may come back
+// from a swap that ended without it and have nothing to start.
 type seenKubelet struct {
-	started time.Time
-	base    time.Time
-	looked  bool
-	last    time.Time
-	// early: the renewal came before the report of the start.
-	early bool
+	looked bool
+	start  seenStart
+	base   time.Time // the renewal that was read when start was first seen
 }
 
-func (s *seenKubelet) see(started, renewed time.Time) bool {
-	if !s.looked || !s.started.Equal(started) {
-		early := s.looked && !started.IsZero() && !renewed.Equal(s.last) && renewed.After(started)
-		*s = seenKubelet{started: started, base: renewed, early: early}
+// seenStart is what a report says of the start of its step.
+type seenStart struct {
+	at      time.Time
+	stopped fleet.SwapID // its server has ended in this swap
+	step    fleet.Step
+}
+
+func startOf(r *status.Report) seenStart {
+	s := seenStart{at: r.StartedAt.UTC()}
+	if r.Stopped {
+		s.stopped, s.step = r.Swap, r.Step
 	}
-	s.looked, s.last = true, renewed
-	return s.early || !renewed.Equal(s.base)
+	return s
+}
+
+// follows says whether s is the start that the stop before it led to.
+func (s seenStart) follows(before seenStart) bool {
+	return before.stopped != "" && before.at.IsZero() && s.stopped == before.stopped && s.step == before.step
+}
+
+func (s *seenKubelet) see(start seenStart, renewed time.Time) bool {
+	if !s.looked || s.start != start && !start.follows(s.start) {
+		s.base = renewed
+	}
+	s.looked, s.start = true, start
+	return !renewed.Equal(s.base)
 }
 
 // triedEvict is the answer to a dry-run eviction and when it was given.
