@@ -2,23 +2,43 @@ package cli
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"time"
 
+	"github.com/exadev/regrade/internal/kube"
 	"github.com/exadev/regrade/internal/observe"
 	"github.com/exadev/regrade/internal/swap"
 )
 
-// lookUntil observes until enough says so or limit is over, and returns the
+// looker observes until it has seen enough.
+type looker struct {
+	b     *observe.Observer
+	also  []string
+	limit time.Duration
+	look  time.Duration
+	// errs is told once what keeps it from observing.
+	errs io.Writer
+}
+
+// until observes until enough says so or the limit is over, and returns the
 // last observation. The first one finds nothing fresh, because only a change
-// that was seen is; a host daemon makes one at least every period.
-func lookUntil(ctx context.Context, b *observe.Observer, also []string, limit, look time.Duration, enough func(*swap.Observation) bool) (observe.Sight, error) {
-	end := time.Now().Add(limit)
+// that was seen is; a host daemon makes one at least every period. Credentials that
+// the API refuses are not tried again.
+func (l looker) until(ctx context.Context, enough func(*swap.Observation) bool) (observe.Sight, error) {
+	end, failing := time.Now().Add(l.limit), ""
 	for {
-		sight, err := b.Observe(ctx, time.Now(), also...)
+		sight, err := l.b.Observe(ctx, time.Now(), l.also...)
+		if said, denied := kube.Denied(err); denied {
+			return sight, fmt.Errorf("%s: %w", said, err)
+		}
 		if err == nil && enough(&sight.Observation) || !time.Now().Before(end) {
 			return sight, err
 		}
-		if !pause(ctx, look) {
+		if err != nil && ctx.Err() == nil {
+			failing = sayOnce(l.errs, failing, fmt.Errorf("%w; tried again for up to %s", err, l.limit))
+		}
+		if !pause(ctx, l.look) {
 			return sight, ctx.Err()
 		}
 	}

@@ -135,7 +135,8 @@ const askTries = 10
 // last swap then.
 func (a *asker) ask(ctx context.Context, b *observe.Observer) (answer Answer, before fleet.SwapID, err error) {
 	var reasons []status.Reason
-	sight, err := lookUntil(ctx, b, []string{a.pair.Out, a.pair.In}, 2*a.s.policy.Period, a.d.Look, func(o *swap.Observation) bool {
+	l := looker{b: b, also: []string{a.pair.Out, a.pair.In}, limit: 2 * a.s.policy.Period, look: a.d.Look, errs: a.e.Err}
+	sight, err := l.until(ctx, func(o *swap.Observation) bool {
 		reasons = a.judge(o)
 		return len(reasons) == 0 || usage(reasons) || settled(o)
 	})

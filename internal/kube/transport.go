@@ -115,6 +115,10 @@ func (r *route) send(req *http.Request, i int) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := foreign(r.t.servers[i].Host, resp); err != nil {
+		_ = resp.Body.Close()
+		return nil, err
+	}
 	// The client would sleep and repeat by itself on this header. When to ask
 	// again is the loop's to decide.
 	resp.Header.Del("Retry-After")
