@@ -37,8 +37,11 @@ func (a *access) connect(d Deps) (Cluster, error) {
 	if err != nil {
 		return nil, env.Usage("%v", err)
 	}
-	if a.namespace == "" {
-		return nil, env.Usage("the namespace is empty")
+	if err := fleet.CheckNamespace(a.namespace); err != nil {
+		return nil, env.Usage("%v", err)
+	}
+	if err := fleet.CheckName(a.actuators); err != nil {
+		return nil, env.Usage("the ConfigMap of the reports: %v", err)
 	}
 	return d.Connect(
 		kube.Access{Kubeconfig: a.kubeconfig, Context: a.context, Servers: servers, UserAgent: "regrade/" + version()},

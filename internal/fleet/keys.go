@@ -22,25 +22,6 @@ func NewKeys(prefix string) (Keys, error) {
 	return Keys{prefix: prefix}, nil
 }
 
-// subdomain says whether s is a DNS-1123 subdomain, as the API server wants of a
-// label prefix.
-func subdomain(s string) bool {
-	if len(s) > 253 {
-		return false
-	}
-	for part := range strings.SplitSeq(s, ".") {
-		if part == "" || len(part) > 63 || part[0] == '-' || part[len(part)-1] == '-' {
-			return false
-		}
-		for _, c := range part {
-			if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
-				return false
-			}
-		}
-	}
-	return true
-}
-
 // DefaultKeys are the keys under DefaultPrefix.
 func DefaultKeys() Keys { return Keys{prefix: DefaultPrefix} }
 

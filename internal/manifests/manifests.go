@@ -94,9 +94,13 @@ const (
 )
 
 func (s Settings) check() error {
+	if err := fleet.CheckNamespace(s.Namespace); err != nil {
+		return err
+	}
+	if err := fleet.CheckName(s.ActuatorConfigMap); err != nil {
+		return fmt.Errorf("the ConfigMap of the reports: %w", err)
+	}
 	switch {
-	case s.Namespace == "" || s.ActuatorConfigMap == "":
-		return errors.New("the namespace and the ConfigMap of the reports need names")
 	case s.ActuatorConfigMap == fleet.ConfigMapStatus:
 		return errors.New("reports and status cannot share a ConfigMap")
 	case s.Namespace == fleet.LeaseNamespace || s.Namespace == fleet.KubeletLeaseNamespace:

@@ -193,8 +193,8 @@ func (h Host) validate() error {
 	bad := func(key, format string, args ...any) {
 		problems = append(problems, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, args...)))
 	}
-	if !dnsName(h.Node) {
-		bad("node", "%q is no node name (lower case, digits, dashes, dots)", h.Node)
+	if err := fleet.CheckName(h.Node); err != nil {
+		bad("node", "%v", err)
 	}
 	if len(h.Servers) == 0 {
 		bad("servers", "want at least one API server, like https://10.0.0.1:6443")
@@ -204,10 +204,11 @@ func (h Host) validate() error {
 			bad(fmt.Sprintf("servers[%d]", i), "%q is no URL like https://10.0.0.1:6443", s)
 		}
 	}
-	for key, name := range map[string]string{"namespace": h.Namespace, "actuator-configmap": h.ConfigMap} {
-		if !dnsName(name) {
-			bad(key, "%q is no Kubernetes name", name)
-		}
+	if err := fleet.CheckNamespace(h.Namespace); err != nil {
+		bad("namespace", "%v", err)
+	}
+	if err := fleet.CheckName(h.ConfigMap); err != nil {
+		bad("actuator-configmap", "%v", err)
 	}
 	if _, err := fleet.NewKeys(h.Prefix); err != nil {
 		bad("label-prefix", "%v", err)
@@ -257,8 +258,8 @@ func ParseJoin(raw []byte) (map[string]string, error) {
 	}
 	var problems []error
 	for node, u := range m {
-		if !dnsName(node) {
-			problems = append(problems, fmt.Errorf("%q is no node name", node))
+		if err := fleet.CheckName(node); err != nil {
+			problems = append(problems, fmt.Errorf("node %w", err))
 		}
 		if err := k3s.CheckJoinURL(u); err != nil {
 			problems = append(problems, fmt.Errorf("%s: %w", node, err))
@@ -268,16 +269,4 @@ func ParseJoin(raw []byte) (map[string]string, error) {
 		return nil, err
 	}
 	return m, nil
-}
-
-func dnsName(s string) bool {
-	if s == "" || len(s) > 253 {
-		return false
-	}
-	for _, c := range s {
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '.' {
-			return false
-		}
-	}
-	return s[0] != '-' && s[0] != '.' && s[len(s)-1] != '-' && s[len(s)-1] != '.'
 }
