@@ -9,12 +9,14 @@ import (
 	"github.com/exadev/regrade/internal/cli/env"
 	"github.com/exadev/regrade/internal/controller"
 	"github.com/exadev/regrade/internal/obs"
+	"github.com/exadev/regrade/internal/swap"
+	"github.com/exadev/regrade/internal/web"
 )
 
 func newController(e env.Env, d Deps) *cobra.Command {
 	var s settings
 	var once bool
-	var format, level string
+	var format, level, metrics string
 	cmd := &cobra.Command{
 		Use:   "controller",
 		Short: "Decide and carry out swaps: the loop of the fleet-role Deployment",
@@ -48,27 +50,64 @@ time: a swap is gone on with by the controller that its Lease names.`,
 			if err != nil {
 				return failed(err)
 			}
+			teller, _ := cluster.(controller.Teller)
 			c := controller.New(cluster, d.Rules, controller.Settings{
 				Self: ownID(s.self), Policy: s.policy, LeaseDuration: s.lease,
-				ActuatorConfigMap: s.actuators, Protected: protected, Log: log,
+				ActuatorConfigMap: s.actuators, Protected: protected, Log: log, Teller: teller,
 			})
 			log.Info("controller started", "version", version(), "dry_run", s.policy.DryRun, "target", s.policy.Target, "period", s.policy.Period.String())
 			if once {
 				return failed(passOnce(cmd.Context(), c, 2*s.policy.Period, d.Look))
 			}
-			c.Run(cmd.Context(), cluster, nil)
-			return nil
+			if metrics == "" {
+				c.Run(cmd.Context(), cluster, nil)
+				return nil
+			}
+			return failed(runWatched(cmd.Context(), c, cluster, metrics, s.policy))
 		},
 	}
 	s.flags(cmd.Flags())
 	cmd.Flags().BoolVar(&once, "once", false, "end after one pass")
 	cmd.Flags().StringVar(&s.self, "self", "", "this controller's own id: its pod's UID; default: made up")
 	env.Bind(cmd.Flags(), "self", "FLEET_ROLE_SELF")
+	cmd.Flags().StringVar(&metrics, "metrics-address", "", "serve /metrics, /healthz and /readyz here, such as :9464; empty for not at all")
+	env.Bind(cmd.Flags(), "metrics-address", "FLEET_ROLE_METRICS_ADDRESS")
 	cmd.Flags().StringVar(&format, "log-format", "text", "text or json")
 	env.Bind(cmd.Flags(), "log-format", "FLEET_ROLE_LOG_FORMAT")
 	cmd.Flags().StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	env.Bind(cmd.Flags(), "log-level", "FLEET_ROLE_LOG_LEVEL")
 	return cmd
+}
+
+// runWatched runs a controller that shows what it does. It ends when the pages
+// cannot be served: a controller that nobody can see is not what was asked for.
+func runWatched(ctx context.Context, c *controller.Controller, cluster Cluster, address string, p swap.Policy) error {
+	l, err := web.Listen(address)
+	if err != nil {
+		return err
+	}
+	var requests func() int64
+	if r, ok := cluster.(interface{ Requests() int64 }); ok {
+		requests = r.Requests
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// A pass asks the API some ten times at most, each with its own bound.
+	shown := web.NewController(version(), 2*p.Period+2*time.Minute, requests, time.Now)
+	served := make(chan error, 1)
+	go func() {
+		served <- web.Serve(ctx, l, shown.Pages())
+		cancel()
+	}()
+	c.Run(ctx, cluster, func(t controller.Turn) {
+		pass := web.Pass{Took: t.Took, Err: t.Err, Status: t.Status}
+		if t.Acted {
+			pass.Acted = string(t.Decision.Action.Kind)
+		}
+		shown.Passed(pass)
+	})
+	cancel()
+	return <-served
 }
 
 // passOnce looks until what the hosts report is fresh, or for limit, and then

@@ -45,6 +45,8 @@ type Settings struct {
 	// Protected says whether a pod's labels match the runner selector; nil
 	// protects every pod.
 	Protected func(labels map[string]string) bool
+	// Teller writes Kubernetes events; nil for none.
+	Teller Teller
 	// Now is the controller's clock with its monotonic part; time.Now when nil.
 	Now func() time.Time
 	// Log is nil for no log.
@@ -65,6 +67,7 @@ type Controller struct {
 	log       *slog.Logger
 	published published
 	said      said
+	muted     bool // the last event could not be written
 }
 
 // New makes a controller that has seen nothing yet.
@@ -97,6 +100,10 @@ func New(cluster Cluster, rules Rules, s Settings) *Controller {
 type Turn struct {
 	Observation swap.Observation
 	Decision    swap.Decision
+	// Status is what the pass published, or would have; nil when nothing was decided.
+	Status *status.Status
+	// Took is how long the pass took, by the controller's clock.
+	Took time.Duration
 	// Acted: the decision's action was carried out. Err says why it, or the
 	// observation before it, was not.
 	Acted bool
@@ -117,6 +124,13 @@ func (t Turn) Busy() bool {
 // API server's Date. No error ends a controller: it is in the Turn, and the next
 // pass starts from what it then sees.
 func (c *Controller) Pass(ctx context.Context) Turn {
+	began := c.settings.Now()
+	t := c.pass(ctx)
+	t.Took = c.settings.Now().Sub(began)
+	return t
+}
+
+func (c *Controller) pass(ctx context.Context) Turn {
 	sight, err := c.observer.Observe(ctx, c.settings.Now())
 	t := Turn{Observation: sight.Observation}
 	if err != nil {
@@ -131,7 +145,11 @@ func (c *Controller) Pass(ctx context.Context) Turn {
 	if k := t.Decision.Action.Kind; t.Acted && (k == swap.Conclude || k == swap.DropRequest) {
 		version = ""
 	}
+	t.Status = &st
 	t.PublishErr = c.publish(ctx, &sight, version, st)
+	if t.PublishErr == nil {
+		c.tell(ctx, &sight.Observation, sight.Status, &st)
+	}
 	c.say(t)
 	return t
 }

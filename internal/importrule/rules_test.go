@@ -123,6 +123,7 @@ var foreign = []client{
 	{"github.com/godbus", []string{"internal/platform/systemd"}, "D-Bus only in internal/platform/systemd: a host is changed through the platform port"},
 	{"github.com/moby", []string{"internal/platform/docker"}, "Docker only in internal/platform/docker: a host is changed through the platform port"},
 	{"github.com/docker", []string{"internal/platform/docker"}, "Docker only in internal/platform/docker: a host is changed through the platform port"},
+	{"github.com/prometheus/client_golang", []string{"internal/web"}, "metrics only in internal/web: a loop says what it did, in its own types"},
 	{"golang.org/x/crypto/ssh", []string{"internal/remote"}, "SSH only in internal/remote"},
 	{"github.com/spf13/cobra", []string{"internal/cli", "cmd"}, "the command line only in internal/cli: a loop takes settings, not flags"},
 	{module + "/lab", nil, "the lab is a test tool; no shipped package imports it"},

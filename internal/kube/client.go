@@ -22,6 +22,7 @@ import (
 type Client struct {
 	c         client.WithWatch
 	date      func() time.Time
+	requests  func() int64
 	namespace string
 	actuators string
 }
@@ -41,7 +42,9 @@ var (
 
 // NewClient makes a Client on a connection.
 func NewClient(conn *Connection, o Options) *Client {
-	return newClient(conn.Client, conn.Transport.Date, o)
+	k := newClient(conn.Client, conn.Transport.Date, o)
+	k.requests = conn.Transport.Requests
+	return k
 }
 
 func newClient(c client.WithWatch, date func() time.Time, o Options) *Client {
@@ -56,6 +59,14 @@ func newClient(c client.WithWatch, date func() time.Time, o Options) *Client {
 
 // Date implements observe.Cluster.
 func (k *Client) Date() time.Time { return k.date() }
+
+// Requests counts the requests sent so far.
+func (k *Client) Requests() int64 {
+	if k.requests == nil {
+		return 0
+	}
+	return k.requests()
+}
 
 // Selector reads a label selector, such as the one of the runner pods. An empty
 // one is refused: it would match every pod.

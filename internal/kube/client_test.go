@@ -25,6 +25,7 @@ import (
 	"github.com/exadev/regrade/internal/execute"
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/observe"
+	"github.com/exadev/regrade/internal/status"
 	"github.com/exadev/regrade/internal/swap"
 )
 
@@ -377,5 +378,21 @@ func TestASecretIsNeverShown(t *testing.T) { // safety rule 31
 	}
 	if s.Reveal() != "hush" {
 		t.Error("lost")
+	}
+}
+
+// Issue 4: an event hangs on the Node, where kubectl looks for it.
+func TestAnEventIsOnItsNode(t *testing.T) {
+	c := fakeClient(builder(n1()))
+	if err := c.Tell(t.Context(), status.Event{Node: "n1", UID: "u1", Warning: true, Reason: status.EventSwapRolledBack, Message: "m"}); err != nil {
+		t.Fatal(err)
+	}
+	var list corev1.EventList
+	if err := c.c.List(t.Context(), &list, client.InNamespace("default")); err != nil || len(list.Items) != 1 {
+		t.Fatalf("%d events, %v", len(list.Items), err)
+	}
+	e := list.Items[0]
+	if e.InvolvedObject.Kind != "Node" || e.InvolvedObject.Name != "n1" || e.InvolvedObject.UID != "u1" || e.Type != corev1.EventTypeWarning || e.Reason != "SwapRolledBack" || e.LastTimestamp.IsZero() {
+		t.Errorf("got %+v", e)
 	}
 }

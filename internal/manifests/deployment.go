@@ -1,6 +1,19 @@
 package manifests
 
-import "github.com/exadev/regrade/internal/fleet"
+import (
+	"fmt"
+
+	"github.com/exadev/regrade/internal/fleet"
+)
+
+// MetricsPort is the controller's, in its pod.
+const MetricsPort = 9464
+
+func probe(path string, period, failures int) Object {
+	return Object{
+		"httpGet": Object{"path": path, "port": "metrics"}, "periodSeconds": period, "timeoutSeconds": 5, "failureThreshold": failures,
+	}
+}
 
 // deployment is the controller: one replica, and never a second one beside it
 // during a roll-out.
@@ -12,6 +25,7 @@ func deployment(s Settings) Object {
 		"name":      "FLEET_ROLE_SELF",
 		"valueFrom": Object{"fieldRef": Object{"fieldPath": "metadata.uid"}},
 	}}
+	env = append(env, Object{"name": "FLEET_ROLE_METRICS_ADDRESS", "value": fmt.Sprintf(":%d", MetricsPort)})
 	for _, v := range s.Env {
 		env = append(env, Object{"name": v.Name, "value": v.Value})
 	}
@@ -45,6 +59,11 @@ func deployment(s Settings) Object {
 						"image": s.Image,
 						"args":  list("controller"),
 						"env":   env,
+						"ports": []Object{{"name": "metrics", "containerPort": MetricsPort, "protocol": "TCP"}},
+						// A pass without the API is no reason to start it again, so that
+						// only a controller that makes no passes is.
+						"livenessProbe":  probe("/healthz", 60, 3),
+						"readinessProbe": probe("/readyz", 15, 2),
 						"securityContext": Object{
 							"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
 							"capabilities": Object{"drop": list("ALL")},

@@ -48,6 +48,9 @@ func rights(s Settings) []Object {
 		// R-E2-12, R-N-04: the etcd snapshot is accepted when k3s says ready.
 		rule("k3s.cattle.io", the("etcdsnapshotfiles"), the("get", "list")),
 	)...)
+	// Issue 4: an event on the Node for a verdict or a step. Events on Nodes are
+	// in the namespace default.
+	add(namespaced(s, "default", controller, "controller", rule(core, the("events"), the("create")))...)
 	// R-E2-12: the regrade Lease, made again when somebody deleted it.
 	add(namespaced(s, fleet.LeaseNamespace, controller, "controller",
 		rule(coordination, the("leases"), the("create")),
@@ -63,6 +66,8 @@ func rights(s Settings) []Object {
 		rule(core, the("configmaps"), the("create")),
 		rule(core, the("configmaps"), the("get", "watch"), s.ActuatorConfigMap),
 		rule(core, the("configmaps"), the("get", "patch", "watch"), fleet.ConfigMapStatus),
+		// R-185-11: it reads the probes' windows.
+		rule(core, the("configmaps"), the("get"), fleet.ConfigMapProbe),
 		// Safety rule 29: one list reads every host's heartbeat.
 		rule(coordination, the("leases"), the("list")),
 	)...)

@@ -1,0 +1,101 @@
+package web
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/exadev/regrade/internal/status"
+)
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("regrade_"+name, help, labels, nil)
+}
+
+var (
+	descAt       = desc("status_timestamp_seconds", "API server's Date of the last pass that saw the fleet.")
+	descTarget   = desc("voters_target", "Voters the fleet shall have.")
+	descVoters   = desc("voters", "Voters that the member lists name.")
+	descEven     = desc("voters_even_since_timestamp_seconds", "Since when the number of voters is even; absent while it is odd.")
+	descDry      = desc("dry_run", "1 while automatic swaps are reported only.")
+	descPaused   = desc("paused", "1 while a person has paused the fleet.")
+	descCool     = desc("cooldown_until_timestamp_seconds", "No automatic swap before.")
+	descOwed     = desc("cleanup_owed", "Hosts whose clean-up is owed.")
+	descStep     = desc("swap_step", "1 for the state that the swap under way is in.", "id", "out", "in", "step")
+	descSince    = desc("swap_step_since_timestamp_seconds", "Since when the swap under way is in its state.")
+	descDeadline = desc("swap_deadline_timestamp_seconds", "When the swap's present state gives up.")
+	descWait     = desc("gate_shut", "1 for each gate or wait that holds what is next.", "code", "node")
+	descEnded    = desc("last_swap_timestamp_seconds", "When the last swap ended, by outcome.", "outcome")
+	descReady    = desc("host_ready", "1 while the Node is Ready.", "node")
+	descVoter    = desc("host_voter", "1 while the host votes.", "node")
+	descFresh    = desc("host_report_fresh", "1 while the host daemon's report holds.", "node")
+	descEligible = desc("host_eligible", "1 while the host is labelled eligible.", "node")
+)
+
+// fleetOf collects what the last status says.
+type fleetOf struct{ c *Controller }
+
+// Describe implements prometheus.Collector. It is unchecked: what a status does
+// not say has no series.
+func (f fleetOf) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (f fleetOf) Collect(ch chan<- prometheus.Metric) {
+	f.c.mu.Lock()
+	s := f.c.status
+	f.c.mu.Unlock()
+	if s != nil {
+		collect(s, func(d *prometheus.Desc, v float64, labels ...string) {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+		})
+	}
+}
+
+type gauge func(d *prometheus.Desc, v float64, labels ...string)
+
+func collect(s *status.Status, set gauge) {
+	set(descAt, float64(s.At.Unix()))
+	set(descTarget, float64(s.Target))
+	set(descDry, one(s.DryRun))
+	set(descPaused, one(s.Pause != nil))
+	if !s.CooldownUntil.IsZero() {
+		set(descCool, float64(s.CooldownUntil.Unix()))
+	}
+	if !s.EvenSince.IsZero() {
+		set(descEven, float64(s.EvenSince.Unix()))
+	}
+	set(descOwed, float64(len(s.Pending)))
+	if w := s.Swap; w != nil {
+		set(descStep, 1, string(w.ID), w.Out, w.In, w.Step)
+		set(descSince, float64(w.StepSince.Unix()))
+		if !w.Deadline.IsZero() {
+			set(descDeadline, float64(w.Deadline.Unix()))
+		}
+	}
+	waits := map[[2]string]bool{}
+	for _, w := range s.Next.Waits {
+		if k := [2]string{w.Code, w.Node}; !waits[k] {
+			waits[k] = true // two reasons of one code and node are one series
+			set(descWait, 1, w.Code, w.Node)
+		}
+	}
+	if l := s.LastSwap; l != nil {
+		set(descEnded, float64(l.EndedAt.Unix()), string(l.Outcome))
+	}
+	voters := 0
+	for _, h := range s.Hosts {
+		set(descReady, one(h.Ready), h.Name)
+		set(descVoter, one(h.Voter), h.Name)
+		set(descFresh, one(h.Fresh), h.Name)
+		set(descEligible, one(h.Eligible), h.Name)
+		if h.Voter {
+			voters++
+		}
+	}
+	set(descVoters, float64(voters))
+}
+
+func one(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
