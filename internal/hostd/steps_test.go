@@ -566,58 +566,6 @@ func TestNoMemberIsAddedAfterTheLeaseIsLost(t *testing.T) { // R-D1-19
 	r.until("promoted", r.settled(fleet.StepPromote, fleet.PhaseDone))
 }
 
-func TestSnapshotByAStayingVoter(t *testing.T) { // R-D1-28, R-216-25
-	r := newRig(t, "b")
-	r.self.Annotations[keys().SnapshotRequest()] = string(id)
-	r.hold()
-	r.until("taken", r.settled(fleet.StepSnapshot, fleet.PhaseDone))
-	r.pass()
-	rep := r.report()
-	if rep.Snapshot != "fleet-role-"+string(id) || rep.Message == "" {
-		t.Errorf("report: %+v", rep)
-	}
-	n := len(r.calls())
-	for range 5 {
-		r.pass()
-	}
-	if len(r.calls()) != n {
-		t.Error("taken again")
-	}
-}
-
-func TestSnapshotFailures(t *testing.T) {
-	t.Run("k3s refuses", func(t *testing.T) {
-		r := newRig(t, "b")
-		r.self.Annotations[keys().SnapshotRequest()] = string(id)
-		r.hold()
-		r.until("begun", func() bool { return r.host.Facts().Snapshot.Running })
-		r.host.Change(func(f *platform.Facts) { f.Snapshot.Error = "disk full" })
-		r.until("failed", r.settled(fleet.StepSnapshot, fleet.PhaseFailed))
-	})
-	t.Run("k3s says it is saved and there is no file", func(t *testing.T) {
-		r := newRig(t, "b")
-		r.self.Annotations[keys().SnapshotRequest()] = string(id)
-		r.hold()
-		r.until("begun", func() bool { return r.host.Facts().Snapshot.Running })
-		r.host.Change(func(f *platform.Facts) { f.Snapshot.Running = false })
-		r.until("failed", r.settled(fleet.StepSnapshot, fleet.PhaseFailed))
-		if n := strings.Count(strings.Join(r.host.Calls, " "), "snapshot "); n != 1 {
-			t.Errorf("%d snapshots were taken: %v", n, r.host.Calls)
-		}
-	})
-	t.Run("no Lease", func(t *testing.T) {
-		r := newRig(t, "b")
-		r.self.Annotations[keys().SnapshotRequest()] = string(id)
-		r.until("refused", r.settled(fleet.StepSnapshot, fleet.PhaseRefused))
-	})
-	t.Run("an agent is asked", func(t *testing.T) {
-		r := newRig(t, "d")
-		r.self.Annotations[keys().SnapshotRequest()] = string(id)
-		r.hold()
-		r.until("refused", r.settled(fleet.StepSnapshot, fleet.PhaseRefused))
-	})
-}
-
 func TestOwnSnapshotsAreKeptToThree(t *testing.T) { // safety rule 14
 	r := newRig(t, "b")
 	r.host.Change(func(f *platform.Facts) { f.Snapshots = []string{"1", "2", "3", "4", "5"} })
