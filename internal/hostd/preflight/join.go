@@ -3,10 +3,7 @@ package preflight
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -87,9 +84,9 @@ func (c *Checker) joinHost(ctx context.Context, host string, token k3s.Token, in
 	if p := c.ca(host, ca, token); p.code != "" {
 		return p
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(ca) {
-		return found(CodeOtherCA, "%s gives no certificate at /cacerts", host)
+	pool, err := k3s.TrustedCAs(ca)
+	if err != nil {
+		return found(CodeOtherCA, "%s gives no certificate at /cacerts: %v", host, err)
 	}
 	body, code, err := get(ctx, host+"/db/info", token.Secret.Reveal(), &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12})
 	switch {
@@ -104,20 +101,29 @@ func (c *Checker) joinHost(ctx context.Context, host string, token k3s.Token, in
 }
 
 // ca compares the cluster's CA with the token's hash and with what the host
-// keeps from its agent and from an earlier life as a server. Files of another
-// cluster make k3s die with "newer than datastore" (k3s-facts §3.2).
+// keeps from its agent and from an earlier life as a server, as k3s tells one CA
+// from another. Files of another cluster, or of another bundle under the same root,
+// make k3s die with "newer than datastore" (k3s-facts §3.2); the agent fetches its
+// own anew at each start.
 func (c *Checker) ca(host string, ca []byte, token k3s.Token) finding {
-	if sum := sha256.Sum256(ca); token.CAHash != "" && token.CAHash != hex.EncodeToString(sum[:]) {
+	hash, err := k3s.HashCA(ca)
+	if err != nil {
+		return found(CodeOtherCA, "%s gives no certificate at /cacerts: %v", host, err)
+	}
+	if token.CAHash != "" && token.CAHash != hash {
 		return found(CodeOtherCA, "the token is of another CA than the one of %s", host)
 	}
 	for _, path := range [][]string{{"agent", "server-ca.crt"}, {"server", "tls", "server-ca.crt"}} {
 		full := c.Disk.Path(path...)
 		kept, err := readKept(full)
-		if err != nil {
+		switch {
+		case err != nil:
 			return found(CodeOtherCA, "%s: %v", full, err)
-		}
-		if kept != nil && !bytes.Equal(bytes.TrimSpace(kept), bytes.TrimSpace(ca)) {
+		case kept == nil:
+		case !k3s.SameCA(kept, ca):
 			return found(CodeOtherCA, "%s is another CA than the one of %s", full, host)
+		case path[0] == "server" && !bytes.Equal(bytes.TrimSpace(kept), bytes.TrimSpace(ca)):
+			return found(CodeStaleCred, "%s is another bundle of the CA of %s: the files of an earlier life have to go", full, host)
 		}
 	}
 	return finding{}

@@ -46,7 +46,7 @@ func newVoter(t *testing.T) *voter {
 		w.WriteHeader(v.status)
 		_, _ = w.Write([]byte(v.members))
 	}))
-	t.Cleanup(v.Close)
+	t.Cleanup(func() { v.Close() }) // whichever it is by then
 	v.ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: v.Certificate().Raw})
 	return v
 }
