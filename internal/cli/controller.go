@@ -27,7 +27,9 @@ change on the API and none on a host.
 With --once it ends after one pass. It first looks until the hosts' reports have
 been seen to change, which takes up to two periods: a report counts as fresh
 only when it changed while somebody looked. It needs --self, the same one each
-time: a swap is gone on with by the controller that its Lease names.`,
+time: a swap is gone on with by the controller that its Lease names. Its id is that
+with "-once" behind it, so that in the pod of a running controller it is another
+controller, which leaves that one's swap alone. Two at a time need two --self.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.read(cmd, e); err != nil {
@@ -36,7 +38,7 @@ time: a swap is gone on with by the controller that its Lease names.`,
 			if once && s.self == "" {
 				// An id made up for each pass is a new controller each time: none would
 				// ever have taken over the swap that the one before it began.
-				return env.Usage("--once needs --self: the same id in each pass, another one than any other controller's")
+				return env.Usage("--once needs --self: the same id in each pass, another one than any other --once's")
 			}
 			protected, err := s.protected()
 			if err != nil {
@@ -50,14 +52,18 @@ time: a swap is gone on with by the controller that its Lease names.`,
 			if err != nil {
 				return failed(err)
 			}
+			id := ownID(s.self)
+			if once {
+				id = onceID(id)
+			}
 			teller, _ := cluster.(controller.Teller)
 			c := controller.New(cluster, d.Rules, controller.Settings{
-				Self: ownID(s.self), Policy: s.policy, LeaseDuration: s.lease,
+				Self: id, Policy: s.policy, LeaseDuration: s.lease,
 				ActuatorConfigMap: s.actuators, Protected: protected, Log: log, Teller: teller,
 			})
 			log.Info("controller started", "version", version(), "dry_run", s.policy.DryRun, "target", s.policy.Target, "period", s.policy.Period.String())
 			if once {
-				return failed(passOnce(cmd.Context(), c, 2*s.policy.Period, d.Look))
+				return failed(passOnce(cmd.Context(), c, looker{limit: 2 * s.policy.Period, look: d.Look, errs: e.Err}))
 			}
 			if metrics == "" {
 				c.Run(cmd.Context(), cluster, nil)
@@ -110,18 +116,16 @@ func runWatched(ctx context.Context, c *controller.Controller, cluster Cluster, 
 	return <-served
 }
 
-// passOnce looks until what the hosts report is fresh, or for limit, and then
-// makes one pass.
-func passOnce(ctx context.Context, c *controller.Controller, limit, look time.Duration) error {
-	end := time.Now().Add(limit)
-	for {
-		sight, err := c.Look(ctx)
-		if err == nil && settled(&sight.Observation) || !time.Now().Before(end) {
-			break
-		}
-		if !pause(ctx, look) {
-			return ctx.Err()
-		}
+// onceID tells a pass that a person or a timer makes from the controller that runs:
+// run in its pod, it is given the same id (safety rule 21).
+func onceID(self string) string { return self + "-once" }
+
+// passOnce looks until what the hosts report is fresh, or for the looker's limit,
+// and then makes one pass.
+func passOnce(ctx context.Context, c *controller.Controller, l looker) error {
+	l.observe = c.Look
+	if _, err := l.until(ctx, settled); err != nil {
+		return err
 	}
 	t := c.Pass(ctx)
 	if t.Err != nil {

@@ -13,12 +13,16 @@ import (
 
 // looker observes until it has seen enough.
 type looker struct {
-	b     *observe.Observer
-	also  []string
-	limit time.Duration
-	look  time.Duration
+	observe func(context.Context) (observe.Sight, error)
+	limit   time.Duration
+	look    time.Duration
 	// errs is told once what keeps it from observing.
 	errs io.Writer
+}
+
+// observing is how an Observer observes, the pods of also included.
+func observing(b *observe.Observer, also ...string) func(context.Context) (observe.Sight, error) {
+	return func(ctx context.Context) (observe.Sight, error) { return b.Observe(ctx, time.Now(), also...) }
 }
 
 // until observes until enough says so or the limit is over, and returns the
@@ -28,7 +32,7 @@ type looker struct {
 func (l looker) until(ctx context.Context, enough func(*swap.Observation) bool) (observe.Sight, error) {
 	end, failing := time.Now().Add(l.limit), ""
 	for {
-		sight, err := l.b.Observe(ctx, time.Now(), l.also...)
+		sight, err := l.observe(ctx)
 		if said, denied := kube.Denied(err); denied {
 			return sight, fmt.Errorf("%s: %w", said, err)
 		}

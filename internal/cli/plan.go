@@ -55,7 +55,7 @@ the hosts' reports have been seen to change, up to two periods.`,
 			b := observe.New(cluster, observe.Settings{
 				Policy: s.policy, ActuatorConfigMap: s.actuators, Protected: protected, Automatic: d.Rules.Automatic,
 			})
-			sight, err := looker{b: b, limit: 2 * s.policy.Period, look: d.Look, errs: e.Err}.until(cmd.Context(), settled)
+			sight, err := looker{observe: observing(b), limit: 2 * s.policy.Period, look: d.Look, errs: e.Err}.until(cmd.Context(), settled)
 			if err != nil {
 				return failed(err)
 			}
