@@ -17,6 +17,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/exadev/regrade/internal/fitness"
 	"github.com/exadev/regrade/internal/fleet"
 	hostsettings "github.com/exadev/regrade/internal/hostd/settings"
 	"github.com/exadev/regrade/internal/status"
@@ -40,6 +41,8 @@ func TestTheInterfacePageListsWhatTheCodeFixes(t *testing.T) {
 		"json record":  fields(reflect.TypeFor[status.Record](), shared),
 		"json request": fields(reflect.TypeFor[status.Request](), nil),
 		"json pause":   fields(reflect.TypeFor[status.Pause](), nil),
+		"json verdict": fields(reflect.TypeFor[fitness.Verdict](), shared[1:]),
+		"json measure": fields(reflect.TypeFor[fitness.Measure](), nil),
 		"json reason":  fields(reflect.TypeFor[status.Reason](), nil),
 		"json fact":    fields(reflect.TypeFor[status.Fact](), nil),
 		"json time":    fields(reflect.TypeFor[status.StepTime](), nil),
@@ -217,6 +220,7 @@ func reasonCodes(t *testing.T) []string {
 
 // shared types have a table of their own.
 var shared = []reflect.Type{
+	reflect.TypeFor[fitness.Verdict](), reflect.TypeFor[fitness.Measure](),
 	reflect.TypeFor[status.Pause](),
 	reflect.TypeFor[status.Reason](), reflect.TypeFor[status.Fact](), reflect.TypeFor[status.StepTime](), reflect.TypeFor[status.Request](),
 }

@@ -16,7 +16,7 @@ func TestThePageOfJSONOutputIsWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, typ := range []reflect.Type{reflect.TypeFor[cli.Answer](), reflect.TypeFor[cli.Plan](), reflect.TypeFor[swap.Decision]()} {
+	for _, typ := range []reflect.Type{reflect.TypeFor[cli.Answer](), reflect.TypeFor[cli.Plan](), reflect.TypeFor[cli.Explanation](), reflect.TypeFor[cli.Series](), reflect.TypeFor[swap.Decision]()} {
 		for f := range typ.Fields() {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			if !strings.Contains(string(page), "`"+name+"`") {

@@ -130,7 +130,7 @@ func TestAnErrorOfALoopIsPrintedOncePerChange(t *testing.T) {
 		var out, errs bytes.Buffer
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		err := showStatus(ctx, c, env.Env{Out: &out, Err: &errs}, output{format: "text"}, true, time.Second)
+		err := showStatus(ctx, c, env.Env{Out: &out, Err: &errs, Getenv: func(string) string { return "" }}, output{format: "text"}, true, time.Second)
 		if err != nil || reads < 15 {
 			t.Errorf("the watch ended after %d reads: %v", reads, err)
 		}

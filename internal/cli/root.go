@@ -72,7 +72,7 @@ can never be swapped, 3 not yet.`,
 	root.SetErr(e.Err)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
-		newController(e, d), newSwap(e, d), newStatus(e, d), newPlan(e, d), newPause(e, d), newResume(e, d),
+		newController(e, d), newSwap(e, d), newStatus(e, d), newPlan(e, d), newExplain(e, d), newPause(e, d), newResume(e, d),
 		newManifests(e), newVersion(e),
 	)
 	root.AddCommand(d.More...)

@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,11 +21,12 @@ func newStatus(e env.Env, d Deps) *cobra.Command {
 	var watch bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show the swap under way, what is next, and every host",
+		Short: "Show voters and standbys, how fit they are, the swap under way, and what is next",
 		Long: `Status prints what the controller published last. With -o json it prints
 status.json as it stands; its schema is internal/status/schemas/status.json.
-With --watch it prints again whenever something but the time has changed; what
-keeps it from reading is printed once, and it goes on.`,
+With --watch it prints again whenever something but the time has changed, on a
+terminal in the same place; what keeps it from reading is printed once, and it
+goes on.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := env.Read(cmd, e.Getenv); err != nil {
@@ -49,23 +48,35 @@ keeps it from reading is printed once, and it goes on.`,
 	return cmd
 }
 
+// readStatus is the status as published, and as it stands.
+func readStatus(ctx context.Context, cluster Cluster) (status.Status, string, error) {
+	cm, err := cluster.ConfigMap(ctx, fleet.ConfigMapStatus)
+	if err != nil {
+		return status.Status{}, "", err
+	}
+	raw := cm.Data[fleet.KeyStatus]
+	if raw == "" {
+		return status.Status{}, "", fmt.Errorf("no controller has published a status yet")
+	}
+	st, err := status.ParseStatus([]byte(raw))
+	return st, raw, err
+}
+
+// clear is what a terminal is told before it shows the same again: home, and
+// away with the rest.
+const clear = "\x1b[H\x1b[2J\x1b[3J"
+
 func showStatus(ctx context.Context, cluster Cluster, e env.Env, out output, watch bool, look time.Duration) error {
 	last, failing := "", ""
 	for {
-		cm, err := cluster.ConfigMap(ctx, fleet.ConfigMapStatus)
-		if err == nil {
-			raw := cm.Data[fleet.KeyStatus]
-			if raw == "" {
-				err = fmt.Errorf("no controller has published a status yet")
-			} else {
-				var st status.Status
-				st, err = status.ParseStatus([]byte(raw))
-				if now := withoutTime(st); err == nil && now != last {
-					last = now
-					if err := printStatus(e.Out, st, raw, out); err != nil {
-						return err
-					}
-				}
+		st, raw, err := readStatus(ctx, cluster)
+		if now := withoutTime(st); err == nil && now != last {
+			last = now
+			if watch && !out.json() && terminal(e.Out) {
+				_, _ = io.WriteString(e.Out, clear)
+			}
+			if err := printStatus(e, st, raw, out); err != nil {
+				return err
 			}
 		}
 		if !watch {
@@ -89,61 +100,21 @@ func withoutTime(st status.Status) string {
 	return string(raw)
 }
 
-func printStatus(w io.Writer, st status.Status, raw string, out output) error {
+func printStatus(e env.Env, st status.Status, raw string, out output) error {
 	if out.json() {
 		var b bytes.Buffer
 		if err := json.Indent(&b, []byte(raw), "", "  "); err != nil {
 			return fmt.Errorf("print status: %w", err)
 		}
 		b.WriteByte('\n')
-		_, err := w.Write(b.Bytes())
+		_, err := e.Out.Write(b.Bytes())
 		return err
 	}
-	p := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
-	mode := ""
-	if st.DryRun {
-		mode = ", dry run: automatic swaps are reported only"
-	}
-	p("%s, target %d voters%s", stamp(st.At), st.Target, mode)
-	if s := st.Swap; s != nil {
-		p("swap  %s: %s out, %s in", s.ID, s.Out, s.In)
-		line := fmt.Sprintf("      %s since %s", s.Step, stamp(s.StepSince))
-		if !s.Deadline.IsZero() {
-			line += ", bound " + stamp(s.Deadline)
-		}
-		p("%s", line)
-		printReasons(w, s.Reasons)
-	}
-	if r := st.Request; r != nil {
-		p("asked %s out, %s in, at %s", r.Out, r.In, stamp(r.At))
-	}
-	if st.Pause != nil {
-		p("hold  %s", st.Pause.Words())
-	}
-	p("next  %s (%s)", st.Next.Sentence, st.Next.Code)
-	if st.Swap == nil {
-		printReasons(w, st.Next.Waits)
-	}
-	if l := st.LastSwap; l != nil {
-		p("last  %s: %s out, %s in, ended %s", l.Outcome, l.Out, l.In, stamp(l.EndedAt))
-		printReasons(w, l.Reasons)
-	}
-	if len(st.Pending) > 0 {
-		p("owed  clean-up of %s, when it comes back", strings.Join(st.Pending, ", "))
-	}
-	if !st.EvenSince.IsZero() {
-		p("even  number of voters since %s", stamp(st.EvenSince))
-	}
-	if st.At.Before(st.CooldownUntil) {
-		p("cool  no automatic swap before %s", stamp(st.CooldownUntil))
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "HOST\tROLE\tLEVEL\tREADY\tVOTE\tMEMBER\tELIGIBLE\tREPORT")
-	for _, h := range st.Hosts {
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", h.Name, dash(string(h.Role)), dash(string(h.Level)),
-			yes(h.Ready), vote(h), member(h), eligible(h), fresh(h))
-	}
-	return t.Flush()
+	// One write, so that a redrawn screen does not flicker.
+	var b bytes.Buffer
+	screen(&b, painter(e), st)
+	_, err := e.Out.Write(b.Bytes())
+	return err
 }
 
 func stamp(t time.Time) string {
@@ -165,38 +136,4 @@ func yes(b bool) string {
 		return "yes"
 	}
 	return "no"
-}
-
-func vote(h status.Host) string {
-	switch {
-	case h.Voter:
-		return "voter"
-	case h.Learner:
-		return "learner"
-	}
-	return "-"
-}
-
-func member(h status.Host) string {
-	if h.MemberID == 0 {
-		return "-"
-	}
-	return h.MemberID.String()
-}
-
-func eligible(h status.Host) string {
-	if h.Pinned {
-		return yes(h.Eligible) + ", pinned"
-	}
-	return yes(h.Eligible)
-}
-
-func fresh(h status.Host) string {
-	switch {
-	case h.Fresh:
-		return "fresh"
-	case h.Role == "":
-		return "none"
-	}
-	return "silent"
 }

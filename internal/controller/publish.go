@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/exadev/regrade/internal/execute"
@@ -97,7 +98,12 @@ func Compose(prev *status.Status, o *swap.Observation, d swap.Decision, p swap.P
 	members := membersOf(o)
 	st.Hosts = make([]status.Host, 0, len(o.Hosts))
 	for i := range o.Hosts {
-		st.Hosts = append(st.Hosts, host(&o.Hosts[i], members, p.Keys))
+		h := host(&o.Hosts[i], members, p.Keys)
+		if !concerned(&o.Hosts[i], &h, p.Keys) {
+			st.OtherNodes++ // a thousand agents would fill the document
+			continue
+		}
+		st.Hosts = append(st.Hosts, h)
 		a := o.Hosts[i].Node.Annotations
 		if _, owed := a[p.Keys.Cordoned()]; owed && a[p.Keys.Swap()] == "" {
 			st.Pending = append(st.Pending, o.Hosts[i].Name)
@@ -118,6 +124,19 @@ func Compose(prev *status.Status, o *swap.Observation, d swap.Decision, p swap.P
 		}
 	}
 	return st
+}
+
+// concerned says whether regrade has to do with a host.
+func concerned(o *swap.Host, h *status.Host, k fleet.Keys) bool {
+	if h.Voter || h.Learner || h.Eligible || h.Pinned || o.Report != nil || o.ReportProblem != "" {
+		return true
+	}
+	for key := range o.Node.Annotations {
+		if strings.HasPrefix(key, k.Prefix()) {
+			return true
+		}
+	}
+	return o.Node.EtcdIsVoter != "" || o.Node.Labels[fleet.LabelEtcd] != "" || o.Node.Labels[k.Level()] != ""
 }
 
 // carry takes over what a status keeps from one pass to the next.

@@ -28,12 +28,13 @@ func TestTheStatusShowsEveryHost(t *testing.T) {
 				Role: fleet.RoleAgent, Preflight: &status.Preflight{Problems: []status.Problem{{Code: "NotStaged", Sentence: "no server.yaml"}}},
 			}},
 			{Name: "d", ReportProblem: "no JSON", Node: swap.Node{Labels: map[string]string{keys.Level(): "etcd-only", keys.Pinned(): "true"}}},
+			{Name: "agent", Node: swap.Node{Ready: true, Labels: map[string]string{"kubernetes.io/os": "linux"}}},
 			{Name: "e", Node: swap.Node{Annotations: map[string]string{keys.Cordoned(): "x"}}},
 		},
 	}
 	p := swap.DefaultPolicy()
 	st := controller.Compose(nil, &o, swap.Decision{State: swap.Idle, Code: "X"}, p)
-	if len(st.Hosts) != 5 || st.Request != o.Request || !slices.Equal(st.Pending, []string{"e"}) || st.Controller != "me" {
+	if len(st.Hosts) != 5 || st.OtherNodes != 1 || st.Request != o.Request || !slices.Equal(st.Pending, []string{"e"}) || st.Controller != "me" {
 		t.Fatalf("got %+v", st)
 	}
 	a, c, d := st.Hosts[0], st.Hosts[2], st.Hosts[3]

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/exadev/regrade/internal/fitness"
 	"github.com/exadev/regrade/internal/fleet"
 )
 
@@ -26,7 +27,15 @@ type Status struct {
 	// Next is what the pass decided: an action, or what it waits for.
 	Next Next `json:"next"`
 
-	Hosts []Host `json:"hosts"`
+	// Hosts are the Nodes that regrade has to do with: those that vote, are
+	// eligible, report, or carry a mark of ours. OtherNodes counts the rest.
+	Hosts      []Host `json:"hosts"`
+	OtherNodes int    `json:"other_nodes,omitempty"`
+	// Verdicts are on each voter and eligible host (R-185-12); none while no probe
+	// has written.
+	Verdicts []fitness.Verdict `json:"verdicts,omitempty"`
+	// Automatic is what the verdicts ask for, nil where nothing was judged.
+	Automatic *Automatic `json:"automatic,omitempty"`
 	// Pending are hosts whose clean-up is still owed (safety rule 16).
 	Pending []string `json:"pending,omitempty"`
 	// EvenSince is when an even number of voters was first seen (R-F-02).
@@ -94,6 +103,15 @@ type Next struct {
 	Sentence string   `json:"sentence"`
 	Facts    []Fact   `json:"facts,omitempty"`
 	Waits    []Reason `json:"waits,omitempty"`
+}
+
+// Automatic is the swap that the verdicts ask for, or why they ask for none
+// (R-185-13). Out and In are empty for none.
+type Automatic struct {
+	Out      string   `json:"out,omitempty"`
+	In       string   `json:"in,omitempty"`
+	Sentence string   `json:"sentence"`
+	Reasons  []Reason `json:"reasons,omitempty"`
 }
 
 // Fact is one value a decision used.
