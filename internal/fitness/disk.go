@@ -11,6 +11,16 @@ type total struct {
 	counts [MaxBuckets]uint64
 	sum    time.Duration
 	n      uint64
+	slow   beyond
+}
+
+// addOf adds a sample's gain and notes it where it is slow by itself.
+func (t *total) addOf(h *Histogram, limit time.Duration, at time.Time) {
+	t.add(h)
+	var one total
+	if one.add(h); one.n > 0 && one.p99(DiskBounds()).lower >= limit {
+		t.slow.hit(at)
+	}
 }
 
 func (t *total) add(h *Histogram) {
@@ -65,14 +75,14 @@ func (h *host) judgeDisk(p Policy) {
 		}
 		pages++
 		if g := s.Etcd.Gains; g != nil {
-			wal.add(&g.WALFsync)
-			commit.add(&g.BackendCommit)
+			wal.addOf(&g.WALFsync, p.WALFsync, s.At)
+			commit.addOf(&g.BackendCommit, p.BackendCommit, s.At)
 		}
 	}
 	if h.Votes {
 		if h.gapUnless(pages, ReadingEtcd) {
-			h.judgeHistogram(&wal, WALFsyncP99, CodeWALFsync, "WAL fsync", p.WALFsync)
-			h.judgeHistogram(&commit, BackendCommitP99, CodeBackendCommit, "backend commit", p.BackendCommit)
+			h.judgeHistogram(p, &wal, WALFsyncP99, CodeWALFsync, "WAL fsyncs", p.WALFsync)
+			h.judgeHistogram(p, &commit, BackendCommitP99, CodeBackendCommit, "backend commits", p.BackendCommit)
 		}
 		return
 	}
@@ -83,8 +93,8 @@ func (h *host) judgeDisk(p Policy) {
 			h.v.add(Reason{Code: CodeFsync, Weight: Bar, Measure: m, Sentence: fmt.Sprintf("the p99 of %d fdatasyncs on %s is %s, at most %s are asked of a newcomer", own.Count, h.Node, than(own.P99, p.WALFsync), short(p.WALFsync))})
 		}
 	case wal.n > 0:
-		h.judgeHistogram(&wal, WALFsyncP99, CodeWALFsync, "WAL fsync", p.WALFsync)
-		h.judgeHistogram(&commit, BackendCommitP99, CodeBackendCommit, "backend commit", p.BackendCommit)
+		h.judgeHistogram(p, &wal, WALFsyncP99, CodeWALFsync, "WAL fsyncs", p.WALFsync)
+		h.judgeHistogram(p, &commit, BackendCommitP99, CodeBackendCommit, "backend commits", p.BackendCommit)
 	default:
 		h.gapUnless(0, ReadingFsync)
 	}
@@ -93,9 +103,9 @@ func (h *host) judgeDisk(p Policy) {
 // judgeHistogram: a voter is unfit only where the lower edge of the interval is
 // at or above the limit; a newcomer is fit only where the upper one is at or
 // under it.
-func (h *host) judgeHistogram(t *total, kind Kind, code, what string, limit time.Duration) {
+func (h *host) judgeHistogram(p Policy, t *total, kind Kind, code, what string, limit time.Duration) {
 	if t.n < uint64(h.size) {
-		h.v.add(Reason{Code: CodeFewTimes, Weight: Gap, Sentence: fmt.Sprintf("the etcd of %s made %d of the observation %s in the window; a p99 needs %d", h.Node, t.n, what, h.size)})
+		h.v.add(Reason{Code: CodeFewTimes, Weight: Gap, Sentence: fmt.Sprintf("the etcd of %s made %d %s in the window, a p99 needs %d", h.Node, t.n, what, h.size)})
 		return
 	}
 	at := t.p99(DiskBounds())
@@ -105,16 +115,16 @@ func (h *host) judgeHistogram(t *total, kind Kind, code, what string, limit time
 		edge = at.upper
 	}
 	m.Margin = share(edge, limit)
-	r := Reason{Measure: h.measure(m), Code: code, Weight: Ground}
+	r := Reason{Measure: h.measure(t.slow.of(m)), Code: code, Weight: Ground, Lasting: t.slow.lasting(p)}
 	switch {
 	case h.Votes && at.lower >= limit:
-		r.Sentence = fmt.Sprintf("the p99 of %d times of the %s on %s is %s, the limit is %s", t.n, what, h.Node, at, short(limit))
+		r.Sentence = fmt.Sprintf("the p99 of %d %s on %s is %s, the limit is %s", t.n, what, h.Node, at, short(limit))
 	case h.Votes && (at.open || at.upper > limit):
 		r.Code, r.Weight = CodeUncertain, Note
-		r.Sentence = fmt.Sprintf("the p99 of %d times of the %s on %s is %s: whether that is above the limit of %s cannot be told, so it is not", t.n, what, h.Node, at, short(limit))
+		r.Sentence = fmt.Sprintf("the p99 of %d %s on %s is %s: whether that is above the limit of %s cannot be told, so it is not", t.n, what, h.Node, at, short(limit))
 	case !h.Votes && (at.open || at.upper > limit):
 		r.Weight = Bar
-		r.Sentence = fmt.Sprintf("the p99 of %d times of the %s on %s was %s while it voted, at most %s are asked of a newcomer", t.n, what, h.Node, at, short(limit))
+		r.Sentence = fmt.Sprintf("the p99 of %d %s on %s was %s while it voted, at most %s are asked of a newcomer", t.n, what, h.Node, at, short(limit))
 	default:
 		return
 	}

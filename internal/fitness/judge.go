@@ -122,6 +122,29 @@ func (h *host) wanted() int { return max(1, int(enough*float64(h.size))) }
 // is the second highest, of fewer it is the highest.
 func (h *host) left() int { return h.size / 100 }
 
+// beyond are the samples that are beyond a limit by themselves.
+type beyond struct {
+	n           int
+	first, last time.Time
+}
+
+func (b *beyond) hit(at time.Time) {
+	if b.n == 0 {
+		b.first = at
+	}
+	b.n, b.last = b.n+1, at
+}
+
+func (b *beyond) spread() time.Duration { return b.last.Sub(b.first) }
+
+func (b *beyond) lasting(p Policy) bool { return p.Lasting(b.n, b.spread()) }
+
+// of notes them in a measure.
+func (b *beyond) of(m Measure) Measure {
+	m.Beyond, m.SpreadMS = b.n, b.spread().Milliseconds()
+	return m
+}
+
 func (h *host) measure(m Measure) *Measure {
 	m.From, m.To = h.v.From, h.v.To
 	h.v.Measures = append(h.v.Measures, m)
@@ -154,10 +177,14 @@ func (h *host) judgeRestart() {
 func (h *host) judgeWiFi(p Policy) {
 	kind := LinkKind("")
 	read := 0
+	var b beyond
 	for i := range h.samples {
 		if k := h.samples[i].Link.Kind; k != "" {
 			kind = k
 			read++
+			if k == WiFi {
+				b.hit(h.samples[i].At)
+			}
 		}
 	}
 	h.v.Link = kind
@@ -167,7 +194,7 @@ func (h *host) judgeWiFi(p Policy) {
 	if !h.gapUnless(read, ReadingLink) || kind != WiFi {
 		return
 	}
-	r := Reason{Code: CodeWiFi, Weight: Bar, Sentence: fmt.Sprintf("the default route of %s leaves by Wi-Fi (setting %s)", h.Node, p.WiFi)}
+	r := Reason{Code: CodeWiFi, Weight: Bar, Lasting: b.lasting(p), Sentence: fmt.Sprintf("the default route of %s leaves by Wi-Fi (setting %s)", h.Node, p.WiFi)}
 	switch {
 	case p.WiFi == WiFiUnfit:
 		r.Weight = Ground

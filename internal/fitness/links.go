@@ -14,10 +14,11 @@ import (
 type way struct {
 	from, to *host
 	tries    int
-	failed   int
 	tops     topTimes
 	trips    total
-	reasons  []Reason // why it is bad, or too bad for a newcomer
+	// Samples beyond the limit of a voter.
+	lossy, slow, slowTrips beyond
+	reasons                []Reason // why it is bad, or too bad for a newcomer
 }
 
 // topTimes keeps the k longest times, descending.
@@ -53,14 +54,15 @@ func judgeLinks(hs []*host, p Policy) {
 		if h.samples == nil {
 			continue
 		}
-		for _, w := range h.ways(voters) {
+		for _, w := range h.ways(voters, p.LinkLimit()) {
 			w.judge(p)
 			switch {
 			case h.Votes:
 				links.note(w)
 			default:
 				newcomers = append(newcomers, w)
-				if w.beyond(p) {
+				// Only what lasts, by the limit of a voter, is evidence against the voter.
+				if w.slow.lasting(p) || w.lossy.lasting(p) {
 					w.to.v.Seen++
 				}
 			}
@@ -88,7 +90,7 @@ func (r Reason) excused(node, cause string) Reason {
 }
 
 // ways reads a host's samples once for all voters.
-func (h *host) ways(voters []*host) []*way {
+func (h *host) ways(voters []*host, limit time.Duration) []*way {
 	var ways []*way
 	members := map[fleet.MemberID]*way{}
 	for _, to := range voters {
@@ -115,9 +117,11 @@ func (h *host) ways(voters []*host) []*way {
 			w := ways[j]
 			w.tries++
 			if c.Failed {
-				w.failed++
-			} else {
-				w.tops.add(c.Took)
+				w.lossy.hit(s.At)
+				continue
+			}
+			if w.tops.add(c.Took); c.Took > limit {
+				w.slow.hit(s.At)
 			}
 		}
 		if s.Etcd != nil && s.Etcd.Gains != nil {
@@ -125,6 +129,9 @@ func (h *host) ways(voters []*host) []*way {
 				r := &s.Etcd.Gains.RoundTrip[k]
 				if w := members[r.Peer]; w != nil {
 					w.trips.add(&r.Histogram)
+					if mean, ok := r.Histogram.Mean(); ok && mean > limit {
+						w.slowTrips.hit(s.At)
+					}
 				}
 			}
 		}
@@ -140,44 +147,36 @@ func (w *way) judge(p Policy) {
 		limit, weight, asked = p.LinkEntry(), Bar, "at most %s are asked of a newcomer, a twentieth of the election timeout"
 	}
 	asked = fmt.Sprintf(asked, short(limit))
-	say := func(code string, m *Measure, format string, args ...any) {
-		w.reasons = append(w.reasons, Reason{Code: code, Weight: weight, Peer: to, Measure: m, Sentence: fmt.Sprintf(format, args...)})
+	say := func(code string, b *beyond, m *Measure, format string, args ...any) {
+		w.reasons = append(w.reasons, Reason{Code: code, Weight: weight, Lasting: b.lasting(p), Peer: to, Measure: m, Sentence: fmt.Sprintf(format, args...)})
 	}
 	if w.tries < h.wanted() {
 		// A gap is the host's own: it stands in its verdict at once.
 		h.v.add(Reason{Code: CodeGap, Weight: Gap, Peer: to, Sentence: fmt.Sprintf("the way from %s to %s was measured in %d of %d samples, %d are wanted", h.Node, to, w.tries, len(h.samples), h.wanted())})
 		return
 	}
-	ratio := float64(w.failed) / float64(w.tries)
+	ratio := float64(w.lossy.n) / float64(w.tries)
 	m := exact(ConnectFailed, ratio, p.FailedConnects, w.tries)
 	m.Peer = to
-	if r := h.measure(m); ratio > p.FailedConnects {
-		say(CodeLossyLink, r, "%d of %d connects from %s to %s failed, the limit is %.3g %%", w.failed, w.tries, h.Node, to, p.FailedConnects*100)
+	if r := h.measure(w.lossy.of(m)); ratio > p.FailedConnects {
+		say(CodeLossyLink, &w.lossy, r, "%d of %d connects from %s to %s failed, the limit is %.3g %%", w.lossy.n, w.tries, h.Node, to, p.FailedConnects*100)
 	}
 	if n := len(w.tops.v); n > 0 {
 		p99 := w.tops.v[n-1]
-		m := exact(ConnectP99, p99.Seconds(), limit.Seconds(), w.tries-w.failed)
+		m := exact(ConnectP99, p99.Seconds(), limit.Seconds(), w.tries-w.lossy.n)
 		m.Peer = to
-		if r := h.measure(m); p99 > limit {
-			say(CodeSlowLink, r, "the p99 of %d connects from %s to %s is %s, %s", w.tries-w.failed, h.Node, to, than(p99, limit), asked)
+		if r := h.measure(w.slow.of(m)); p99 > limit {
+			say(CodeSlowLink, &w.slow, r, "the p99 of %d connects from %s to %s is %s, %s", w.tries-w.lossy.n, h.Node, to, than(p99, limit), asked)
 		}
 	}
 	if h.Votes && w.trips.n >= fewestTrips {
 		mean := w.trips.sum / time.Duration(w.trips.n)
 		m := exact(RoundTripMean, mean.Seconds(), limit.Seconds(), int(w.trips.n))
 		m.Peer = to
-		if r := h.measure(m); mean > limit {
-			say(CodeSlowTrips, r, "the mean of etcd's %d round trips from %s to %s is %s, %s", w.trips.n, h.Node, to, than(mean, limit), asked)
+		if r := h.measure(w.slowTrips.of(m)); mean > limit {
+			say(CodeSlowTrips, &w.slowTrips, r, "the mean of etcd's %d round trips from %s to %s is %s, %s", w.trips.n, h.Node, to, than(mean, limit), asked)
 		}
 	}
-}
-
-// beyond says whether a newcomer's way is bad by the limit of a voter: only that
-// is evidence against the voter.
-func (w *way) beyond(p Policy) bool {
-	return slices.ContainsFunc(w.reasons, func(r Reason) bool {
-		return r.Code == CodeLossyLink || r.Measure.Lower > p.LinkLimit().Seconds()
-	})
 }
 
 // links are the bad links among voters, by their ends in order of name. A link
@@ -191,6 +190,7 @@ type ends [2]string
 
 type badLink struct {
 	reasons []Reason
+	lasting bool
 	blamed  map[string]bool // the ends that are to blame
 }
 
@@ -205,24 +205,28 @@ func (l *links) note(w *way) {
 		l.bad[k] = &badLink{blamed: map[string]bool{}}
 	}
 	l.bad[k].reasons = append(l.bad[k].reasons, w.reasons...)
+	l.bad[k].lasting = l.bad[k].lasting || slices.ContainsFunc(w.reasons, func(r Reason) bool { return r.Lasting })
 }
 
-// open are the links of a host that nobody is blamed for yet.
-func (l *links) open(node string) int {
-	n := 0
+// open is how many links of a host nobody is blamed for yet, and how many of
+// them last.
+func (l *links) open(node string) (n, lasting int) {
 	for k, b := range l.bad {
 		if len(b.blamed) == 0 && (k[0] == node || k[1] == node) {
 			n++
+			if b.lasting {
+				lasting++
+			}
 		}
 	}
-	return n
+	return n, lasting
 }
 
 // blame finds who is the cause of the bad links and who only suffers them
 // (R-185-21). A bad link counts against both its ends. Whoever is on the most is
-// the cause; where several are, hosts that do not vote break the tie: the voter
-// that more of them find bad to reach. What is left then is judged again without
-// the links of a cause. Those that cannot be told apart are suspects, all of
+// the cause; of several the one with more that last; then hosts that do not vote
+// break the tie: the voter that more of them find bad to reach. What is left then
+// is judged again without the links of the cause. Those that cannot be told apart are suspects, all of
 // them unfit: then nothing is swapped, unless the operator allows for several.
 //
 // A voter that cannot be judged itself comes first: the links to it say nothing
@@ -230,18 +234,18 @@ func (l *links) open(node string) int {
 func (l *links) blame() {
 	var blind []*host
 	for _, h := range l.voters {
-		if h.v.BadLinks = l.open(h.Node); h.samples == nil && h.v.BadLinks > 0 {
+		if h.v.BadLinks, _ = l.open(h.Node); h.samples == nil && h.v.BadLinks > 0 {
 			blind = append(blind, h)
 		}
 	}
 	l.put(blind, Cause)
 	for {
 		worst := l.worst()
-		switch len(worst) {
-		case 0:
+		switch {
+		case len(worst) == 0:
 			l.tell()
 			return
-		case 1:
+		case len(worst) == 1:
 			l.put(worst, Cause)
 		default:
 			l.put(worst, Suspect)
@@ -252,14 +256,15 @@ func (l *links) blame() {
 // worst are the voters on the most open links, nil when there is none.
 func (l *links) worst() []*host {
 	var worst []*host
-	most := 0
+	var most [3]int
 	for _, h := range l.voters {
-		n := l.open(h.Node)
-		switch {
+		n, lasting := l.open(h.Node)
+		rank := [3]int{n, lasting, h.v.Seen}
+		switch c := slices.Compare(rank[:], most[:]); {
 		case n == 0:
-		case len(worst) == 0 || n > most || n == most && h.v.Seen > worst[0].v.Seen:
-			worst, most = []*host{h}, n
-		case n == most && h.v.Seen == worst[0].v.Seen:
+		case len(worst) == 0 || c > 0:
+			worst, most = []*host{h}, rank
+		case c == 0:
 			worst = append(worst, h)
 		}
 	}

@@ -10,7 +10,8 @@ import (
 // says (R-185-17); a standby also needs more available memory than etcd's quota,
 // and less pressure than makes a voter unfit.
 func (h *host) judgeMemory(p Policy, quota uint64) {
-	read, over, amounts := 0, 0, 0
+	read, amounts := 0, 0
+	var over beyond
 	var last []level.Reason
 	lows := newLowest(h.left() + 1)
 	for i := range h.samples {
@@ -22,7 +23,7 @@ func (h *host) judgeMemory(p Policy, quota uint64) {
 			read++
 		}
 		if is, why := level.Over(*m, p.Memory); is {
-			over++
+			over.hit(h.samples[i].At)
 			last = why
 		}
 		if m.TotalBytes > 0 {
@@ -31,20 +32,20 @@ func (h *host) judgeMemory(p Policy, quota uint64) {
 		}
 	}
 	// What is over is over, though another value is missing beside it.
-	if over < h.wanted() && !h.gapUnless(read, ReadingMemory) {
+	if over.n < h.wanted() && !h.gapUnless(read, ReadingMemory) {
 		return
 	}
 	limit, weight := p.MemoryOver, Ground
 	if !h.Votes {
 		limit = p.MemoryEntry
 	}
-	ratio := float64(over) / float64(len(h.samples))
-	m := h.measure(exact(MemoryOver, ratio, limit, len(h.samples)))
-	if over > 0 && (ratio >= p.MemoryOver || !h.Votes && ratio > limit) {
+	ratio := float64(over.n) / float64(len(h.samples))
+	m := h.measure(over.of(exact(MemoryOver, ratio, limit, len(h.samples))))
+	if over.n > 0 && (ratio >= p.MemoryOver || !h.Votes && ratio > limit) {
 		if ratio < p.MemoryOver {
 			weight = Bar
 		}
-		h.v.add(Reason{Code: CodeMemoryOver, Weight: weight, Measure: m, Sentence: fmt.Sprintf("memory on %s was over in %d of %d samples, the limit is %.0f %%; last: %s", h.Node, over, len(h.samples), limit*100, last[len(last)-1].Sentence)})
+		h.v.add(Reason{Code: CodeMemoryOver, Weight: weight, Lasting: over.lasting(p), Measure: m, Sentence: fmt.Sprintf("memory on %s was over in %d of %d samples, the limit is %.0f %%; last: %s", h.Node, over.n, len(h.samples), limit*100, last[len(last)-1].Sentence)})
 	}
 	if h.Votes || amounts == 0 {
 		return

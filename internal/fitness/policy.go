@@ -77,6 +77,18 @@ func (p Policy) LinkLimit() time.Duration { return p.ElectionTimeout / 10 }
 // a twentieth. Between the two limits nothing changes: that is the hysteresis.
 func (p Policy) LinkEntry() time.Duration { return p.ElectionTimeout / 20 }
 
+// Lasting says whether so many samples beyond a limit, so far apart, are more
+// than chance or one bad moment: of a window of 100 four, over a quarter of it.
+// Where one connect in a hundred is slow, as a fit link may have it, four in a
+// window come once in fifty windows. A verdict does not wait for it, a swap does.
+func (p Policy) Lasting(samples int, spread time.Duration) bool {
+	return samples >= p.fewest() && spread >= p.spread()
+}
+
+func (p Policy) fewest() int { return 2 + p.Size/50 }
+
+func (p Policy) spread() time.Duration { return time.Duration(p.Size/4) * p.Period }
+
 // SilentPeriods is how many periods make a probe silent (R-185-20).
 const SilentPeriods = 3
 

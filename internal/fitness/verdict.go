@@ -81,6 +81,9 @@ type Reason struct {
 	Code     string `json:"code"`
 	Sentence string `json:"sentence"`
 	Weight   Weight `json:"weight"`
+	// Lasting: it is more than chance or one bad moment (Policy.Lasting). Without a
+	// ground that lasts no voter is swapped out.
+	Lasting bool `json:"lasting,omitempty"`
 	// Peer is the host at the other end of a link.
 	Peer string `json:"peer,omitempty"`
 	// Measure is what was measured, nil where nothing was.
@@ -108,6 +111,10 @@ type Measure struct {
 	Samples int       `json:"samples"`
 	From    time.Time `json:"from,omitzero"`
 	To      time.Time `json:"to,omitzero"`
+	// Beyond is how many samples are beyond the limit of a voter by themselves, and
+	// SpreadMS how far apart the first and the last of them are.
+	Beyond   int   `json:"beyond,omitempty"`
+	SpreadMS int64 `json:"spread_ms,omitempty"`
 }
 
 // Kind says what was measured and in which unit.

@@ -150,10 +150,15 @@ func Observe(h *fitness.Histogram, bounds []time.Duration, took time.Duration) {
 
 // noise is between 0 and 1, the same for the same words.
 func (f *Fleet) noise(who, what string, n int) float64 {
-	x := hash(who) ^ hash(what)*3 ^ f.Seed*0x9e3779b97f4a7c15 ^ uint64(n)*0xbf58476d1ce4e5b9
+	return float64(Dice(f.Seed, who+what, n)>>11) / (1 << 53)
+}
+
+// Dice is any number, the same for the same words.
+func Dice(seed uint64, what string, n int) uint64 {
+	x := hash(what) ^ seed*0x9e3779b97f4a7c15 ^ uint64(n)*0xbf58476d1ce4e5b9
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return float64((x^x>>31)>>11) / (1 << 53)
+	return x ^ x>>31
 }
 
 func hash(s string) uint64 {
