@@ -3,6 +3,7 @@ package fitness
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -146,7 +147,7 @@ func (b *beyond) of(m Measure) Measure {
 }
 
 func (h *host) measure(m Measure) *Measure {
-	m.From, m.To = h.v.From, h.v.To
+	m.Margin = math.Round(m.Margin*1e4) / 1e4 // a document has hundreds of them
 	h.v.Measures = append(h.v.Measures, m)
 	return &m
 }

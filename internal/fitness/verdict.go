@@ -106,8 +106,8 @@ type Measure struct {
 	// for a voter and its upper one for a standby; of what must not fall short,
 	// the limit as a share of the value.
 	Margin float64 `json:"margin"`
-	// Samples are how many readings or observations it comes from, of the window
-	// From to To.
+	// Samples are how many readings or observations it comes from; From and To are
+	// zero where that is the whole window of the verdict.
 	Samples int       `json:"samples"`
 	From    time.Time `json:"from,omitzero"`
 	To      time.Time `json:"to,omitzero"`
@@ -155,6 +155,7 @@ const (
 	CodeSendFailures  = "HeartbeatSendFailures"
 	CodeSlowApplies   = "SlowApplies"
 	CodeUncertain     = "WithinTheBucket"
+	CodeTrimmed       = "MoreReasons"
 )
 
 // Grounds are the reasons for which a voter may be swapped out.

@@ -50,7 +50,7 @@ func documents() map[string]any {
 	reason := []status.Reason{{Code: "NotReady", Sentence: "n1 is not Ready", Node: "n1"}}
 	steps := []status.StepTime{{Step: "begin", At: at}}
 	const id = fleet.SwapID("20261129T120000Z-n1-n4")
-	measure := fitness.Measure{Kind: fitness.ConnectP99, Peer: "n2", Lower: 0.6, Upper: 0.6, Open: true, Limit: 0.5, Margin: 1.2, Samples: 100, From: at, To: at}
+	measure := fitness.Measure{Kind: fitness.ConnectP99, Peer: "n2", Lower: 0.6, Upper: 0.6, Open: true, Limit: 0.5, Margin: 1.2, Samples: 100, From: at, To: at, Beyond: 40, SpreadMS: 1200000}
 	const big = fleet.MemberID(0xf0e1d2c3b4a59687) // beyond 2^53
 	return map[string]any{
 		"status": status.Status{
@@ -77,7 +77,7 @@ func documents() map[string]any {
 			Verdicts: []fitness.Verdict{{
 				Node: "n1", Votes: true, Fitness: fitness.Unfit, BadLinks: 2, Seen: 1, Part: fitness.Cause, Margin: 1.2, Link: fitness.Wired,
 				Samples: 100, From: at, To: at, Members: []fleet.MemberID{big}, Measures: []fitness.Measure{measure},
-				Reasons: []fitness.Reason{{Code: "LinkSlow", Sentence: "n1 is slow", Weight: fitness.Ground, Peer: "n2", Measure: &measure}},
+				Reasons: []fitness.Reason{{Code: "LinkSlow", Sentence: "n1 is slow", Weight: fitness.Ground, Lasting: true, Peer: "n2", Measure: &measure}},
 			}},
 			Automatic: &status.Automatic{Out: "n1", In: "n4", Sentence: "n1 would be swapped for n4", Reasons: reason},
 			Pending:   []string{"n2"}, EvenSince: at, CooldownUntil: at,
