@@ -33,9 +33,15 @@ const (
 	HeartbeatLabel = "app.kubernetes.io/component"
 	// HeartbeatLabelValue is its value.
 	HeartbeatLabelValue = "fleet-role-host"
+	// ProbeHeartbeatPrefix and ProbeHeartbeatLabelValue are the same of the Lease
+	// with which a probe says that it goes on.
+	ProbeHeartbeatPrefix     = "fleet-role-probe-"
+	ProbeHeartbeatLabelValue = "fleet-role-probe"
 
 	ServiceAccountController = "fleet-role"
-	ServiceAccountHost       = "fleet-role-actuator"
+	// ServiceAccountProbe is the probes', and the name of their DaemonSet.
+	ServiceAccountProbe = "fleet-role-probe"
+	ServiceAccountHost  = "fleet-role-actuator"
 
 	// SnapshotPrefix and a swap id make the base name of an etcd snapshot (R-D1-28).
 	SnapshotPrefix = "fleet-role-"
@@ -84,4 +90,8 @@ const (
 	FileAgentUnit   = "/etc/systemd/system/k3s-agent.service.d/20-fleet-role-join.conf"
 	FileLevel       = "regrade-level" // in the data dir, read by the Docker entrypoint
 	EnvJoinHost     = "GITHUB_RUNNER_JOIN_HOST"
+
+	// DirFsync is where the probe of a standby measures its disk: on the one that
+	// would hold the datastore, as far as k3s's default layout says.
+	DirFsync = DefaultDataDir + "/fleet-role-probe"
 )
