@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -187,43 +186,13 @@ func (h *HostAPI) WriteReport(ctx context.Context, r status.Report) error {
 	return nil
 }
 
-// WriteHeartbeat implements hostd.API: one patch, and a create the first time.
+// WriteHeartbeat implements hostd.API.
 func (h *HostAPI) WriteHeartbeat(ctx context.Context, b hostapi.Beat) error {
 	c, err := h.conn()
 	if err != nil {
 		return err
 	}
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	at := metav1.NewMicroTime(b.At)
-	l := &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: h.o.Namespace, Name: fleet.HeartbeatName(h.o.Node),
-			Labels:      map[string]string{fleet.HeartbeatLabel: fleet.HeartbeatLabelValue},
-			Annotations: map[string]string{fleet.HeartbeatBootID: b.BootID, fleet.HeartbeatCounter: strconv.FormatUint(b.Counter, 10)},
-		},
-		Spec: coordinationv1.LeaseSpec{HolderIdentity: &h.o.Node, RenewTime: &at},
-	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"labels": l.Labels, "annotations": l.Annotations},
-		"spec":     map[string]any{"holderIdentity": h.o.Node, "renewTime": at},
-	})
-	if err != nil {
-		return fmt.Errorf("heartbeat: %w", err)
-	}
-	name := l.Namespace + "/" + l.Name
-	patched := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.Namespace, Name: l.Name}}
-	err = c.Client.Patch(ctx, patched, client.RawPatch(types.MergePatchType, patch))
-	if apierrors.IsNotFound(err) {
-		if err := c.Client.Create(ctx, l); err != nil {
-			return fmt.Errorf("create Lease %s: %w", name, did(c, err))
-		}
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("patch Lease %s: %w", name, did(c, err))
-	}
-	return nil
+	return did(c, beat(ctx, c.Client, h.o.Namespace, fleet.HeartbeatPrefix, fleet.HeartbeatLabelValue, h.o.Node, b))
 }
 
 // Nodes implements hostd.API: what the watch last showed, sorted by name.
