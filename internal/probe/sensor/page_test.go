@@ -110,7 +110,7 @@ func TestAMembersPageIsRead(t *testing.T) { // R-185-04, R-185-24
 
 // Pages that etcd 3.5 and 3.6 showed, as members of clusters of three (R-185-40).
 func TestPagesOfRealMembersAreRead(t *testing.T) {
-	for _, name := range []string{"etcd-3.6.6-follower"} {
+	for _, name := range []string{"etcd-3.5.21-follower", "etcd-3.5.21-leader", "etcd-3.6.6-follower"} {
 		t.Run(name, func(t *testing.T) {
 			kept, err := wanted(bytes.NewReader(recorded(t, name)))
 			if err != nil {
@@ -281,7 +281,7 @@ func TestAPageIsFetchedBounded(t *testing.T) {
 func FuzzParseMetrics(f *testing.F) {
 	f.Add([]byte(whole()))
 	f.Add([]byte(smallPage))
-	for _, name := range []string{"etcd-3.6.6-follower"} {
+	for _, name := range []string{"etcd-3.5.21-leader", "etcd-3.6.6-follower"} {
 		kept, err := wanted(bytes.NewReader(recorded(f, name)))
 		if err != nil {
 			f.Fatal(err)

@@ -1,0 +1,273 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/exadev/regrade/internal/fitness"
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/hostapi"
+	"github.com/exadev/regrade/internal/obs"
+)
+
+// Cluster is what a probe needs of the API. Every call is bounded.
+type Cluster interface {
+	// Nodes are the servers with etcd's label, and the names of the eligible hosts.
+	Nodes(ctx context.Context) (servers []hostapi.Node, eligible []string, err error)
+	// Entry is the own key's value in the ConfigMap of the probes, empty when
+	// there is none.
+	Entry(ctx context.Context) (string, error)
+	// PutEntry writes the own key and says how large the whole map now is.
+	PutEntry(ctx context.Context, entry string) (mapBytes int, err error)
+	// DropEntry removes the own key.
+	DropEntry(ctx context.Context) error
+	// Beat writes the heartbeat Lease.
+	Beat(ctx context.Context, b hostapi.Beat) error
+}
+
+// Settings make a Probe.
+type Settings struct {
+	Node    string
+	BootID  string
+	Period  time.Duration
+	Size    int // samples of a full window
+	Cluster Cluster
+	Sensors Sensors
+	Log     *slog.Logger
+	// Random gives a number from zero to under n; nil for chance.
+	Random func(n int) int
+}
+
+// Probe is one host's. It is not safe for use by several goroutines.
+type Probe struct {
+	s   Settings
+	log *slog.Logger
+
+	window fitness.Window
+	// loaded: the entry of an earlier life has been read, or there is none.
+	loaded bool
+	// mark is what began anew and is in no sample yet (R-185-10).
+	mark fitness.Restart
+	// dropped: this host records nothing, and its key is known to be gone.
+	dropped bool
+
+	seen   view
+	looked bool
+
+	mapBytes int
+	// wait is how many periods the next write is away; none before the first one.
+	wait    int
+	ago     int  // periods since the last write
+	unsaid  bool // the last write that was due has failed
+	members []fleet.MemberID
+
+	disk disk
+	said map[string]string // the last problem logged of each kind
+}
+
+// New makes a Probe.
+func New(s Settings) *Probe {
+	if s.Log == nil {
+		s.Log = slog.New(slog.DiscardHandler)
+	}
+	if s.Random == nil {
+		s.Random = rand.N[int]
+	}
+	p := &Probe{s: s, log: s.Log, mark: fitness.RestartProbe, said: map[string]string{}}
+	p.window = p.fresh()
+	return p
+}
+
+func (p *Probe) fresh() fitness.Window {
+	return fitness.Window{Node: p.s.Node, BootID: p.s.BootID, Period: p.s.Period, Size: p.s.Size}
+}
+
+// Window is what the probe keeps now.
+func (p *Probe) Window() fitness.Window { return p.window }
+
+// Run takes a sample each period until ctx ends. A pass that takes longer than a
+// period delays the next one; none is made up for.
+func (p *Probe) Run(ctx context.Context) {
+	// Probes that were started together look at different moments.
+	if !pause(ctx, time.Duration(p.s.Random(int(p.s.Period/time.Millisecond)))*time.Millisecond/4) {
+		return
+	}
+	tick := time.NewTicker(p.s.Period)
+	defer tick.Stop()
+	for {
+		p.Pass(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// Pass is one period: look at the Nodes, take a sample, write the window when
+// that is due, beat. What fails is logged once and tried again next period; a
+// sample is kept whatever the API says.
+func (p *Probe) Pass(ctx context.Context) {
+	servers, eligible, err := p.s.Cluster.Nodes(ctx)
+	p.note("nodes", err)
+	if err == nil {
+		p.seen, p.looked = look(p.s.Node, servers, eligible), true
+	}
+	if !p.looked || ctx.Err() != nil {
+		return // nobody has said yet what this host is and who votes
+	}
+	if !p.seen.records() {
+		p.rest(ctx)
+		return
+	}
+	p.dropped = false
+	p.load(ctx)
+	p.record(p.sample(ctx))
+	if ctx.Err() != nil {
+		return
+	}
+	p.write(ctx)
+	p.beat(ctx)
+}
+
+// rest is a pass of a host that is neither voter nor eligible: it has no entry
+// (R-185-09), and begins anew when it becomes one.
+func (p *Probe) rest(ctx context.Context) {
+	p.window, p.mark, p.loaded, p.wait, p.unsaid, p.members = p.fresh(), fitness.RestartProbe, true, 0, false, nil
+	p.disk.forget()
+	p.s.Sensors.Etcd.Forget()
+	if p.dropped {
+		return
+	}
+	err := p.s.Cluster.DropEntry(ctx)
+	p.note("entry", err)
+	p.dropped = err == nil
+}
+
+// load reads the entry of an earlier life once, so that its window goes on
+// (R-185-10). Until the API gives it, samples are kept beside it.
+func (p *Probe) load(ctx context.Context) {
+	if p.loaded {
+		return
+	}
+	raw, err := p.s.Cluster.Entry(ctx)
+	p.note("own entry", err)
+	if err != nil {
+		return
+	}
+	p.loaded = true
+	if raw == "" {
+		return
+	}
+	old, err := fitness.Decode(p.s.Node, []byte(raw))
+	if err != nil {
+		p.log.Warn("own entry cannot be read, the window begins anew", obs.Err, err)
+		return
+	}
+	p.resume(old)
+}
+
+// resume puts the samples taken since the start behind those of an earlier life.
+// Which of them are too old is for whoever judges them.
+func (p *Probe) resume(old fitness.Window) {
+	if old.BootID != p.s.BootID {
+		if p.mark != fitness.NoRestart {
+			p.mark = fitness.RestartHost
+		} else if len(p.window.Samples) > 0 {
+			p.window.Samples[0].Restart = fitness.RestartHost
+		}
+	}
+	mine := p.window.Samples
+	p.window = p.fresh()
+	p.window.Counter, p.window.Samples = old.Counter, old.Samples
+	for _, s := range mine {
+		p.window.Append(s)
+	}
+}
+
+func (p *Probe) record(s fitness.Sample) {
+	if p.mark != fitness.NoRestart {
+		s.Restart = p.mark
+	}
+	p.window.Append(s)
+	p.mark = fitness.NoRestart
+}
+
+// write writes the window when that is due: at first, then every few periods,
+// and earlier when etcd's members have changed. A write that is refused is due
+// again in the next period (R-185-10).
+func (p *Probe) write(ctx context.Context) {
+	p.wait--
+	p.ago++
+	early := !slices.Equal(p.members, p.window.Members) && p.ago >= p.every()/4
+	if p.wait > 0 && !early {
+		return
+	}
+	if !p.loaded {
+		p.unsaid = true
+		return // it would overwrite the window of the life before
+	}
+	raw, err := p.window.Encode()
+	if err == nil {
+		p.mapBytes, err = p.put(ctx, string(raw))
+	}
+	p.note("entry", err)
+	p.unsaid = err != nil
+	if err != nil {
+		p.wait = 0
+		return
+	}
+	p.members = slices.Clone(p.window.Members)
+	p.wait, p.ago = jittered(p.every(), p.s.Random), 0
+}
+
+// every is how many periods lie between two writes. A fleet so large that four
+// windows are too few is not slowed down further: nobody would learn anything.
+func (p *Probe) every() int {
+	return writeEvery(p.seen.hosts, p.mapBytes, p.s.Period, 4*p.s.Size)
+}
+
+func (p *Probe) put(ctx context.Context, entry string) (int, error) {
+	size, err := p.s.Cluster.PutEntry(ctx, entry)
+	if err != nil {
+		return p.mapBytes, err
+	}
+	return max(size, len(entry)), nil
+}
+
+// beat says that the probe goes on: its counter runs ahead of the entry's by the
+// samples that are not written yet. While a write that is due has not been made
+// there is nothing to vouch for, and the probe falls silent.
+func (p *Probe) beat(ctx context.Context) {
+	if p.unsaid {
+		return
+	}
+	p.note("heartbeat", p.s.Cluster.Beat(ctx, hostapi.Beat{BootID: p.s.BootID, Counter: p.window.Counter, At: time.Now().UTC()}))
+}
+
+// note logs a problem when it is another than the last of its kind.
+func (p *Probe) note(kind string, err error) {
+	text := ""
+	if err != nil && !errors.Is(err, context.Canceled) {
+		text = err.Error()
+	}
+	if text != "" && text != p.said[kind] {
+		p.log.Warn("pass failed in part", "part", kind, obs.Err, err)
+	}
+	p.said[kind] = text
+}
