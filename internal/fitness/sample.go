@@ -97,7 +97,7 @@ type Etcd struct {
 	IsLeader  bool
 	IsLearner bool
 	// KnownMembers is the sum of etcd_network_known_peers for this member, which
-	// counts itself and learners.
+	// counts itself and learners. Zero is not known: etcd 3.5 does not say.
 	KnownMembers int
 	// ActivePeers are peers with at least one active stream; two streams are one
 	// peer (R-185-24).

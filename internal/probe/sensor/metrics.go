@@ -15,7 +15,8 @@ import (
 	"github.com/exadev/regrade/internal/fleet"
 )
 
-// Names of etcd's metrics (k3s-facts §11.4), the same in 3.5, 3.6 and 3.7.
+// Names of etcd's metrics (k3s-facts §11.4), the same in 3.5, 3.6 and 3.7, but that 3.5
+// does not have the known peers.
 const (
 	walFsync       = "etcd_disk_wal_fsync_duration_seconds"
 	backendCommit  = "etcd_disk_backend_commit_duration_seconds"
@@ -226,7 +227,8 @@ func (p *reading) each(name string, own fleet.MemberID, f func(remote fleet.Memb
 }
 
 // known are the members that etcd knows. Their number is the sum of the gauge: a
-// member that was removed leaves its series behind, with a value of 0.
+// member that was removed leaves its series behind, with a value of 0. etcd 3.5
+// has no such gauge: none are known then, which is not the same as none.
 func (p *reading) known(own fleet.MemberID) (ids []fleet.MemberID, sum int) {
 	var total float64
 	p.each(knownPeers, own, func(remote fleet.MemberID, v float64) {
@@ -235,7 +237,7 @@ func (p *reading) known(own fleet.MemberID) (ids []fleet.MemberID, sum int) {
 			ids = append(ids, remote)
 		}
 	})
-	if total == 0 {
+	if total == 0 && len(p.series(knownPeers)) > 0 {
 		p.fail(CodeIncomplete, "it knows no member (%s)", knownPeers)
 	}
 	slices.Sort(ids)
