@@ -72,6 +72,10 @@ func (a *asker) follow(ctx context.Context, answer Answer, before fleet.SwapID, 
 					answer.Reasons = st.Next.Waits
 				default:
 					gone++
+					if d := st.Dropped; d != nil && d.Out == a.pair.Out && d.In == a.pair.In && d.Asked.Equal(answer.asked) {
+						answer.Reasons = d.Reasons
+						return a.end(answer, fleet.ExitFailed, "refused: the controller has dropped the request")
+					}
 				}
 				if now := words(answer.Reasons); now != waits && now != "" {
 					a.say("%s  waits: %s", st.At.UTC().Format(time.TimeOnly), now)

@@ -41,6 +41,10 @@ func screen(w io.Writer, p paint, st status.Status) {
 	if st.Pause != nil {
 		line("hold  %s", p.in(yellow, st.Pause.Words()))
 	}
+	if d := st.Dropped; d != nil && (st.LastSwap == nil || d.At.After(st.LastSwap.EndedAt)) {
+		line("dropped the request %s, at %s", droppedWords(*d), stamp(d.At))
+		printReasons(w, d.Reasons)
+	}
 	line("next  %s (%s)", st.Next.Sentence, st.Next.Code)
 	if st.Swap == nil {
 		printReasons(w, st.Next.Waits)

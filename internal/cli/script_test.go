@@ -123,6 +123,13 @@ func act(s *clustertest.State, how string, reads int) {
 	switch {
 	case how == "dropped":
 		delete(data, fleet.KeyRequest)
+	case how == "refused":
+		r, err := status.ParseRequest([]byte(data[fleet.KeyRequest]))
+		if err != nil {
+			return // it is gone by now
+		}
+		delete(data, fleet.KeyRequest)
+		st.Dropped = &status.Dropped{Out: r.Out, In: r.In, Asked: r.At, At: r.At, Reasons: []status.Reason{{Code: "Pinned", Sentence: "n4 is pinned"}}}
 	case how == "held":
 		st.Next = status.Next{Code: "RequestHeld", Waits: []status.Reason{{Code: "NotReady", Sentence: "n2 is not Ready"}}}
 	case reads == 1:
@@ -234,7 +241,7 @@ func change(s *clustertest.State, arg string) {
 		return
 	}
 	if raw, ok := strings.CutPrefix(arg, "request="); ok {
-		put(s, fleet.ConfigMapStatus, fleet.KeyRequest, raw)
+		put(s, fleet.ConfigMapStatus, fleet.KeyRequest, strings.ReplaceAll(raw, "NOW", time.Now().UTC().Format(time.RFC3339)))
 		return
 	}
 	name, what, _ := strings.Cut(arg, ".")

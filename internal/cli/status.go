@@ -117,6 +117,13 @@ func printStatus(e env.Env, st status.Status, raw string, out output) error {
 	return err
 }
 
+func droppedWords(d status.Dropped) string {
+	if d.Out == "" {
+		return "that could not be read"
+	}
+	return fmt.Sprintf("%s out, %s in, of %s", d.Out, d.In, stamp(d.Asked))
+}
+
 func stamp(t time.Time) string {
 	if t.IsZero() {
 		return "-"

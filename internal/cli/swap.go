@@ -27,6 +27,8 @@ type Answer struct {
 	// swap is still under way.
 	Outcome fleet.Outcome   `json:"outcome,omitempty"`
 	Reasons []status.Reason `json:"reasons,omitempty"`
+
+	asked time.Time // the request's time
 }
 
 // CodeRequestPending is the command's own gate: somebody else's request waits.
@@ -155,7 +157,7 @@ func (a *asker) ask(ctx context.Context, b *observe.Observer) (answer Answer, be
 	if err != nil {
 		return answer, "", fmt.Errorf("record the request: %w", err)
 	}
-	answer.Accepted = true
+	answer.Accepted, answer.asked = true, sight.Now
 	if sight.Status != nil && sight.Status.LastSwap != nil {
 		before = sight.Status.LastSwap.ID
 	}

@@ -95,6 +95,9 @@ func Compose(prev *status.Status, o *swap.Observation, d swap.Decision, p swap.P
 		carry(&st, prev)
 		st.EvenSince = prev.EvenSince
 	}
+	if d.Action.Dropped != nil {
+		st.Dropped = d.Action.Dropped
+	}
 	members := membersOf(o)
 	st.Hosts = make([]status.Host, 0, len(o.Hosts))
 	for i := range o.Hosts {
@@ -142,6 +145,7 @@ func concerned(o *swap.Host, h *status.Host, k fleet.Keys) bool {
 // carry takes over what a status keeps from one pass to the next.
 func carry(st, from *status.Status) {
 	st.LastSwap, st.CooldownUntil, st.Backoff = from.LastSwap, from.CooldownUntil, from.Backoff
+	st.Dropped = from.Dropped
 }
 
 // membersOf is the member list of the fresh reports whose etcd answered a

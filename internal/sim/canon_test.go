@@ -61,7 +61,7 @@ var leftOut = []string{
 	// For people.
 	"Report.At", "Report.SkewMS", "Daemon.facts", "Daemon.decision", "Daemon.lastWait", "Daemon.log", "Daemon.s", "Controller.said", "Controller.log",
 	"Controller.settings", "Controller.rules", "Controller.executor", "Controller.cluster", "Observer.cluster", "Observer.settings",
-	"Status.At", "Status.Next", "Status.Hosts", "Status.Pending", "LastSwap.Steps", "LastSwap.Reasons", "LastSwap.EndedAt", "Swap.Deadline", "Swap.Reasons", "Swap.Cause",
+	"Status.At", "Status.Next", "Status.Dropped", "Status.Hosts", "Status.Pending", "LastSwap.Steps", "LastSwap.Reasons", "LastSwap.EndedAt", "Swap.Deadline", "Swap.Reasons", "Swap.Cause",
 	"StepTime.unused", "HostAPI.m", "HostAPI.watch", "Heartbeat.Renewed", "Heartbeat.Counter",
 	// A daemon reads the Nodes anew in the first pass of each beat; they set its pace
 	// and the standbys that it dials, who are the same all the time.

@@ -102,10 +102,19 @@ func TestARequestIsCheckedForItsForm(t *testing.T) {
 	if r, err := ParseRequest([]byte(`{"protocol":1,"out":"n1","in":"n4","at":"2026-11-29T12:00:00Z"}`)); err != nil || r.Protocol != Protocol {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	for _, raw := range []string{"", "{", "null", `{}`, `{"protocol":2,"out":"n1","in":"n4","at":"2026-11-29T12:00:00Z"}`, `{"out":"n1","in":"n4"}`, `{"out":"n1","in":"n1","at":"2026-11-29T12:00:00Z"}`, `{"out":1,"in":"n4"}`, `{"out":"n1","in":"n4","at":"yesterday"}`} {
+	for _, raw := range []string{"", "{", "null", `{}`, `{"protocol":2,"out":"n1","in":"n4","at":"2026-11-29T12:00:00Z"}`, `{"out":"n1","in":"n4"}`, `{"out":"n1","in":"n1","at":"2026-11-29T12:00:00Z"}`, `{"out":1,"in":"n4"}`, `{"out":"n1","in":"n4","at":"yesterday"}`,
+		`{"out":"N_1","in":"n4","at":"2026-11-29T12:00:00Z"}`, `{"out":"n1","in":"n\n4","at":"2026-11-29T12:00:00Z"}`} {
 		if r, err := ParseRequest([]byte(raw)); err == nil {
 			t.Errorf("%q is taken as %+v", raw, r)
 		}
+	}
+}
+
+// What the status carries of a request must not keep readers from the status.
+func TestARequestsNamesAreBounded(t *testing.T) {
+	_, err := ParseRequest([]byte(`{"out":"` + strings.Repeat("a", 200<<10) + `","in":"n4","at":"2026-11-29T12:00:00Z"}`))
+	if err == nil || len(err.Error()) > 200 {
+		t.Errorf("it says: %.300v", err)
 	}
 }
 

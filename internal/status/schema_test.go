@@ -64,6 +64,7 @@ func documents() map[string]any {
 				OutgoingPending: true, IncomingPending: true, Snapshot: "s", Steps: steps,
 			},
 			Request: &status.Request{Protocol: status.Protocol, Out: "n1", In: "n4", At: at},
+			Dropped: &status.Dropped{Out: "n1", In: "n9", Asked: at, At: at, Reasons: reason},
 			Pause:   &status.Pause{Protocol: status.Protocol, At: at, Reason: "a new switch"},
 			Next: status.Next{
 				State: "promote", Action: "order", Node: "n4", Code: "PromoteOrdered", Sentence: "n4 is asked to join",

@@ -21,6 +21,8 @@ type Status struct {
 	Swap     *Swap     `json:"swap"`
 	LastSwap *LastSwap `json:"last_swap"`
 	Request  *Request  `json:"request"`
+	// Dropped is the request that was dropped last without a swap.
+	Dropped *Dropped `json:"dropped,omitempty"`
 	// Pause is a person's pause, nil when there is none.
 	Pause *Pause `json:"pause,omitempty"`
 
@@ -156,6 +158,17 @@ type Request struct {
 	At  time.Time `json:"at"` // the API server's Date
 }
 
+// Dropped is a request that no swap came of: refused, expired, or not to be read.
+// It stands until another one is dropped.
+type Dropped struct {
+	Out string `json:"out,omitempty"` // empty where it could not be read
+	In  string `json:"in,omitempty"`
+	// Asked is the request's own time, At when it was dropped.
+	Asked   time.Time `json:"asked,omitzero"`
+	At      time.Time `json:"at"`
+	Reasons []Reason  `json:"reasons"`
+}
+
 // RequestLife is how long a request waits to be taken up (safety rule 25).
 const RequestLife = 10 * time.Minute
 
@@ -174,6 +187,9 @@ func ParseStatus(raw []byte) (Status, error) {
 	return s, nil
 }
 
+// maxName is the longest name that the API server gives a Node.
+const maxName = 253
+
 // ParseRequest reads request.json.
 func ParseRequest(raw []byte) (Request, error) {
 	var r Request
@@ -188,6 +204,12 @@ func ParseRequest(raw []byte) (Request, error) {
 		return Request{}, fmt.Errorf("request: protocol %d, this program speaks %d", r.Protocol, Protocol)
 	case r.Out == "" || r.In == "":
 		return Request{}, fmt.Errorf("request: out and in must both name a node")
+	case len(r.Out) > maxName || len(r.In) > maxName:
+		return Request{}, fmt.Errorf("request: a node name of more than %d characters", maxName) // the status would carry it
+	case fleet.CheckName(r.Out) != nil:
+		return Request{}, fmt.Errorf("request: out: %w", fleet.CheckName(r.Out))
+	case fleet.CheckName(r.In) != nil:
+		return Request{}, fmt.Errorf("request: in: %w", fleet.CheckName(r.In))
 	case r.Out == r.In:
 		return Request{}, fmt.Errorf("request: %s cannot be swapped for itself", r.Out)
 	case r.At.IsZero():

@@ -89,6 +89,9 @@ type Action struct {
 
 	// For Conclude.
 	Last *status.LastSwap `json:"last,omitempty"`
+
+	// For DropRequest: what the status says of it; nil for one that was taken up.
+	Dropped *status.Dropped `json:"dropped,omitempty"`
 }
 
 // Decision is what Next returns.

@@ -56,4 +56,9 @@ const (
 	CodeFailedOnHost    = "FailedOnHost"
 	CodeOldList         = "ListOlderThanStop"
 	CodePaused          = "Paused"
+
+	// Why a request was dropped.
+	CodeRequestMalformed = "RequestMalformed"
+	CodeRequestExpired   = "RequestExpired"
+	CodeRequestRefused   = "RequestRefused"
 )

@@ -34,6 +34,10 @@ func cases() []decision {
 		// Idle.
 		{name: "a request that cannot be read is dropped", row: "RequestMalformed", given: calm().with(func(g *given) { g.RequestProblem = "request: unexpected end of JSON input" })},
 		{name: "a request older than ten minutes is dropped", row: "RequestExpired", given: calm().asked().with(func(g *given) { g.Request.At = g.Now.Add(-11 * time.Minute) })},
+		{name: "a request for a Node that does not exist is refused at once", row: "RequestRefused", given: calm().asked().with(func(g *given) { g.Request.In = "n9" })},
+		{name: "a request for a pinned voter and an ineligible standby is refused with both reasons", row: "RequestRefused", given: calm().asked().with(func(g *given) {
+			g.host(1).Node.Labels[keys.Pinned()], g.host(4).Node.Labels[keys.Eligible()] = "true", "false"
+		})},
 		{name: "a request from the far future is dropped", row: "RequestExpired", given: calm().asked().with(func(g *given) { g.Request.At = g.Now.Add(time.Hour) })},
 		{name: "a pending host that came back is cleaned", row: "OwedCleanUp", given: calm().cordon(4).with(func(g *given) { g.host(4).Node.Labels[fleet.LabelEtcd] = "true" })},
 		{name: "a pending host that the operator had cordoned is cleaned when it returns", row: "OwedCleanUp", given: calm().taint(4).with(func(g *given) {

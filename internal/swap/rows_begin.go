@@ -11,22 +11,67 @@ import (
 )
 
 func idleRows() []Row {
+	return append(droppedRows(), waitingRows()...)
+}
+
+// droppedRows are the requests that no swap can come of: one that stays would hold
+// up the next one for all its life.
+func droppedRows() []Row {
+	unread := func(v *view) string {
+		return "the swap request cannot be read and is dropped: " + v.o.RequestProblem
+	}
+	expired := func(v *view) string {
+		return fmt.Sprintf("the request to swap %s for %s is older than %s", v.o.Request.Out, v.o.Request.In, status.RequestLife)
+	}
+	alone := func(code string, say func(*view) string) func(*view) []status.Reason {
+		return func(v *view) []status.Reason { return []status.Reason{{Code: code, Sentence: say(v)}} }
+	}
 	return []Row{
-		{From: Idle, If: "the request cannot be read", Do: DropRequest, Code: "RequestMalformed",
+		{From: Idle, If: "the request cannot be read", Do: DropRequest, Code: CodeRequestMalformed,
 			when: func(v *view) bool { return v.o.RequestProblem != "" },
-			act:  func(*view) Action { return Action{Kind: DropRequest} },
-			say: func(v *view) string {
-				return "the swap request cannot be read and is dropped: " + v.o.RequestProblem
-			}},
-		{From: Idle, If: "the request is older than its life", Do: DropRequest, Code: "RequestExpired",
+			act:  drop(alone(CodeRequestMalformed, unread)),
+			say:  unread},
+		{From: Idle, If: "the request is older than its life", Do: DropRequest, Code: CodeRequestExpired,
 			when: func(v *view) bool {
 				r := v.o.Request
 				return r != nil && (v.o.Now.Sub(r.At) > status.RequestLife || r.At.Sub(v.o.Now) > status.RequestLife)
 			},
-			act: func(*view) Action { return Action{Kind: DropRequest} },
+			act: drop(alone(CodeRequestExpired, expired)),
+			say: expired},
+		{From: Idle, If: "the request is of a host that it can never be about", Do: DropRequest, Code: CodeRequestRefused,
+			when:  func(v *view) bool { return len(v.refusal()) > 0 },
+			act:   drop((*view).refusal),
+			waits: (*view).refusal,
 			say: func(v *view) string {
-				return fmt.Sprintf("the request to swap %s for %s is older than %s", v.o.Request.Out, v.o.Request.In, status.RequestLife)
+				return fmt.Sprintf("the request to swap %s for %s is refused and dropped", v.o.Request.Out, v.o.Request.In)
 			}},
+	}
+}
+
+// drop drops the request and has the status say why.
+func drop(why func(*view) []status.Reason) func(*view) Action {
+	return func(v *view) Action {
+		d := status.Dropped{At: v.o.Now, Reasons: why(v)}
+		if r := v.o.Request; r != nil {
+			d.Out, d.In, d.Asked = r.Out, r.In, r.At
+		}
+		return Action{Kind: DropRequest, Dropped: &d}
+	}
+}
+
+// refusal is what is wrong with the request itself, whatever the moment: the
+// command refuses it before it is made (R-E2-04), one that was written by hand, or
+// whose Node has changed since, is refused here.
+func (v *view) refusal() []status.Reason {
+	if v.o.Request == nil {
+		return nil
+	}
+	rs := v.startGates(v.requested())
+	return slices.DeleteFunc(rs, func(r status.Reason) bool { return !Usage(r.Code) })
+}
+
+func waitingRows() []Row {
+	return []Row{
 		{From: Idle, If: "a host of an ended swap came back and its Node still looks like a server", Do: CleanNode, Code: "OwedCleanUp",
 			when: func(v *view) bool { return v.owedClean() != nil },
 			act: func(v *view) Action {
