@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -37,6 +38,8 @@ type Deps struct {
 	Host func(h settings.Host, root string) platform.Host
 	Etcd func(h settings.Host, root string) hostd.Etcd
 	Ways func(h settings.Host, root string, p platform.Host) hostd.Ways
+	// PeerPort says whether something answers at this host's etcd peer port.
+	PeerPort func(context.Context) bool
 	// Wait pauses a command between passes.
 	Wait func(ctx context.Context, d time.Duration) error
 }
@@ -66,6 +69,15 @@ func Production() Deps {
 					return f.K3sVersion
 				},
 			}
+		},
+		PeerPort: func(ctx context.Context) bool {
+			d := net.Dialer{Timeout: time.Second}
+			c, err := d.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", "2380"))
+			if err != nil {
+				return false
+			}
+			_ = c.Close()
+			return true
 		},
 		Wait: func(ctx context.Context, d time.Duration) error {
 			t := time.NewTimer(d)

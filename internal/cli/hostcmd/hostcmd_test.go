@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,6 +46,7 @@ type rig struct {
 	own     fleet.MemberID
 	pre     []status.Problem
 	ready   map[string]bool
+	peer    bool // the daemon holds etcd's peer port
 	reports []status.Report
 	waited  time.Duration
 	stuck   bool // k3s never gets a datastore
@@ -111,10 +113,11 @@ func (r *rig) run(args ...string) int {
 	r.errs.Reset()
 	e := env.Env{Out: &r.out, Err: &r.errs, Getenv: func(string) string { return "" }, Now: func() time.Time { return r.now }}
 	cmd := hostcmd.New(e, hostcmd.Deps{
-		API:  func(settings.Host) (hostcmd.API, error) { return r, nil },
-		Host: func(settings.Host, string) platform.Host { return r.host },
-		Etcd: func(settings.Host, string) hostd.Etcd { return etcd{r} },
-		Ways: func(settings.Host, string, platform.Host) hostd.Ways { return r },
+		API:      func(settings.Host) (hostcmd.API, error) { return r, nil },
+		Host:     func(settings.Host, string) platform.Host { return r.host },
+		Etcd:     func(settings.Host, string) hostd.Etcd { return etcd{r} },
+		Ways:     func(settings.Host, string, platform.Host) hostd.Ways { return r },
+		PeerPort: func(context.Context) bool { return r.peer },
 		Wait: func(ctx context.Context, d time.Duration) error {
 			r.now = r.now.Add(d)
 			r.waited += d
@@ -353,6 +356,51 @@ func TestStatusAndPreflight(t *testing.T) {
 	s.want(fleet.ExitDone, "member a of cluster c1", "status")
 	s.alarms = []string{"NOSPACE at b"}
 	s.want(fleet.ExitDone, "alarm      NOSPACE at b", "status")
+}
+
+// A command is another process than the daemon: what the daemon holds in its own was
+// said to be still to do, on every standby and each time.
+func TestStatusSaysWhatTheDaemonDoes(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		node  string
+		given func(r *rig)
+		want  []string
+	}{
+		{"a standby in order", "d", func(r *rig) { r.peer = true }, []string{"peer port  held", "next       nothing to do"}},
+		{"a standby without its daemon", "d", func(*rig) {}, []string{"peer port  nothing answers", "next       hold etcd's peer port; the daemon does not hold it"}},
+		{"a standby that is ordered to join", "d", func(r *rig) {
+			r.peer = true
+			r.order(fleet.StepPromote)
+			r.self.Annotations[fleet.DefaultKeys().Swap()], r.self.Annotations[fleet.DefaultKeys().Step()] = string(id), string(fleet.StepPromote)
+		}, []string{"next       note: promote running"}},
+		{"a standby that cannot join", "d", func(r *rig) {
+			r.peer, r.pre = true, []status.Problem{{Code: "WrongToken", Sentence: "refused"}}
+		}, []string{"preflight  WrongToken: refused", "next       nothing to do"}},
+		{"a voter whose port is etcd's", "a", func(r *rig) { r.peer = true }, []string{"next       nothing to do"}},
+		{"a voter that takes a snapshot", "a", func(r *rig) {
+			r.order(fleet.StepPromote)
+			r.self.Annotations[fleet.DefaultKeys().SnapshotRequest()] = string(id)
+			r.host.Change(func(f *platform.Facts) {
+				f.Journal = fmt.Appendf(nil, `{"swap":%q,"step":"snapshot","phase":"running"}`, id)
+			})
+		}, []string{"next       waits: Snapshotting"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, c.node)
+			r.host.Change(func(f *platform.Facts) {
+				f.Staged = true
+				f.Files.Identity.Voters = []string{}
+			})
+			c.given(r)
+			for _, want := range c.want {
+				r.want(fleet.ExitDone, want, "status")
+			}
+			if len(r.host.Calls) != 0 || len(r.reports) != 0 {
+				t.Errorf("looking changed something: %v", r.host.Calls)
+			}
+		})
+	}
 }
 
 func TestAnInstallersSteps(t *testing.T) { // R-D1-29, R-K-05, R-X-05

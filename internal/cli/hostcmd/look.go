@@ -27,6 +27,7 @@ func (h *host) look(cmd *cobra.Command) (hostd.Facts, hostd.Decision, error) {
 	if err := p.api.Begin(cmd.Context(), false); err != nil {
 		p.log.Warn("nodes not listed", "err", err)
 	}
+	p.daemon.Host = bystander{Host: p.daemon.Host, answers: h.d.PeerPort}
 	f, d, err := hostd.New(p.daemon).Look(cmd.Context())
 	if err != nil {
 		return hostd.Facts{}, hostd.Decision{}, env.Failed(err)
@@ -107,9 +108,12 @@ func printStatus(w io.Writer, f hostd.Facts, d hostd.Decision, r status.Report) 
 	if f.Journal.Step != "" {
 		line("step", "%s %s of swap %s %s", f.Journal.Step, f.Journal.Phase, or(string(f.Journal.Swap), "none"), strings.TrimSpace(f.Journal.Code+" "+f.Journal.Message))
 	}
+	if r.Preflight != nil {
+		line("peer port", "%s", peerPortText(f.Host))
+	}
 	switch {
 	case d.Acts():
-		line("next", "%s", d.Effect.Kind)
+		line("next", "%s", intent(d.Effect))
 	case d.Code != "":
 		line("next", "waits: %s: %s", d.Code, d.Sentence)
 	default:
