@@ -24,9 +24,7 @@ func (h *host) look(cmd *cobra.Command) (hostd.Facts, hostd.Decision, error) {
 	if err != nil {
 		return hostd.Facts{}, hostd.Decision{}, err
 	}
-	if err := p.api.Begin(cmd.Context(), false); err != nil {
-		p.log.Warn("nodes not listed", "err", err)
-	}
+	p.begin(cmd.Context())
 	p.daemon.Host = bystander{Host: p.daemon.Host, answers: h.d.PeerPort}
 	f, d, err := hostd.New(p.daemon).Look(cmd.Context())
 	if err != nil {

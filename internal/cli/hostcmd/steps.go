@@ -40,20 +40,35 @@ and the Node's desired-role label must go with the step.`,
 	}
 }
 
-// take runs a step to its end.
-func (h *host) take(ctx context.Context, c hostd.Command) error {
+// holding are the parts of a command that acts, with the host lock and the Nodes
+// of now.
+func (h *host) holding(ctx context.Context, c hostd.Command) (*parts, error) {
 	p, err := h.parts()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := p.take(ctx); err != nil {
-		return err
+		return nil, err
 	}
-	defer func() { _ = p.lock.Unlock() }()
+	p.begin(ctx)
+	p.daemon.Command = &c
+	return p, nil
+}
+
+// begin lists the Nodes once; what needs them says what it lacks.
+func (p *parts) begin(ctx context.Context) {
 	if err := p.api.Begin(ctx, false); err != nil {
 		p.log.Warn("nodes not listed", "err", err)
 	}
-	p.daemon.Command = &c
+}
+
+// take runs a step to its end.
+func (h *host) take(ctx context.Context, c hostd.Command) error {
+	p, err := h.holding(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = p.lock.Unlock() }()
 	return h.drive(ctx, p, c)
 }
 
@@ -145,18 +160,11 @@ word on the Node under a live Lease. Without any: exit status 3, nothing changed
 }
 
 func (h *host) finish(ctx context.Context, c hostd.Command) error {
-	p, err := h.parts()
+	p, err := h.holding(ctx, c)
 	if err != nil {
 		return err
 	}
-	if err := p.take(ctx); err != nil {
-		return err
-	}
 	defer func() { _ = p.lock.Unlock() }()
-	if err := p.api.Begin(ctx, false); err != nil {
-		p.log.Warn("nodes not listed", "err", err)
-	}
-	p.daemon.Command = &c
 	// Before there is evidence nothing is reported (R-216-23).
 	quiet := p.daemon
 	quiet.Silent = true
