@@ -41,7 +41,7 @@ var faultKinds = slices.Sorted(func(yield func(string) bool) {
 // persons are the kinds after which the voters may be others than regrade left:
 // the run then ends with the target number of voters or a wait that says why not.
 var persons = map[string]bool{
-	"node deleted": true, "removal asked": true, "removal withdrawn": true, "ghost added": true, "second member": true,
+	"node deleted": true, "removal asked": true, "removal withdrawn": true, "member removed": true, "ghost added": true, "second member": true,
 	"never returns": true,
 }
 
@@ -195,6 +195,7 @@ var faults = map[string]func(*run, fault){
 	"uncordoned":        func(r *run, f fault) { r.w.OperatorUncordons(f.Host) },
 	"removal asked":     func(r *run, f fault) { r.w.OperatorAsksRemoval(f.Host) },
 	"removal withdrawn": func(r *run, f fault) { r.w.OperatorWithdrawsRemoval(f.Host) },
+	"member removed":    func(r *run, f fault) { r.w.OperatorRemovesMember(f.Host) },
 	"node deleted": func(r *run, f fault) {
 		r.w.OperatorDeletesNode(f.Host)
 		if f.Effect%2 == 0 {

@@ -75,6 +75,23 @@ func (w *World) OperatorWithdrawsRemoval(name string) {
 	w.record(Effect{By: "fault", What: "operator withdraws the request to remove its member", Node: name})
 }
 
+// OperatorRemovesMember removes a host's members from etcd at once, as somebody with
+// etcdctl does: no annotation tells of it.
+func (w *World) OperatorRemovesMember(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.third(w.memberIDs(name)...)
+	members, err := w.etcd.Members()
+	if err != nil {
+		return
+	}
+	for _, m := range members {
+		if h := w.memberHost(m); h != nil && h.Name == name && w.removeMember(members, m) == nil {
+			w.record(Effect{By: "fault", What: "somebody removes its member", Node: name})
+		}
+	}
+}
+
 // OperatorDeletesNode deletes a Node. It goes once k3s's finalizers let it, with
 // the member where it has one (k3s-facts §5.5).
 func (w *World) OperatorDeletesNode(name string) {

@@ -329,6 +329,9 @@ func cases() []decision {
 		{name: "a pending host keeps its cordon", row: "EndClearIn", given: begun().cordon(1).ended(fleet.OutcomeCompleted).with(func(g *given) { g.Status.LastSwap.OutgoingPending = true })},
 
 		// Rollback.
+		{name: "a rollback that comes too late withdraws the removal of the newcomer before it goes forward", row: "InRemovalWithdrawn", given: removed().order(4, fleet.StepRollback).reported(4, fleet.StepRollback, fleet.PhaseRunning).with(func(g *given) {
+			g.host(4).Node.Annotations[fleet.AnnotationEtcdRemove] = "true"
+		})},
 		{name: "a rollback that comes too late goes forward", row: "TooLateToRollBack", given: removed().order(4, fleet.StepRollback).reported(4, fleet.StepRollback, fleet.PhaseRunning)},
 		{name: "a request to remove the outgoing voter is withdrawn in a rollback", row: "OutRemovalWithdrawn", given: removing().order(4, fleet.StepRollback)},
 		{name: "a rollback waits for the member lists", row: "RollbackBlind", given: takenBack().with(func(g *given) { g.host(2).Fresh = false })},
@@ -369,6 +372,7 @@ func cases() []decision {
 		{name: "a rollback ends without the candidate past the bound", row: "RolledBackPending", given: restoring().steps(map[State]time.Duration{Restore: 6 * time.Minute}).with(func(g *given) {
 			g.host(4).Fresh, g.host(4).Report.Phase = false, fleet.PhaseRunning
 		})},
+		{name: "a rollback whose outgoing voter somebody removed names it and what a person has to do", row: "RestoreWait", given: restoring().lists([]status.Member{member(2, false), member(3, false)}, 2, 3)},
 		{name: "a restoring candidate is waited for", row: "RestoreWait", given: restoring().with(func(g *given) { g.host(4).KubeletChanged = false })},
 
 		// Held.

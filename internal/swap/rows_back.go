@@ -17,8 +17,17 @@ func (v *view) rollbackBound() time.Duration {
 
 func rollbackRows() []Row {
 	return []Row{
+		{From: Rollback, If: "OUT was removed meanwhile and a request to remove IN stands", Do: WithdrawRemoval, Code: "InRemovalWithdrawn",
+			// Before anything else: k3s would take the second voter as well.
+			when: func(v *view) bool {
+				return v.tooLate() && v.in.Node.Annotations[fleet.AnnotationEtcdRemove] != ""
+			},
+			act: on(WithdrawRemoval, inNode),
+			say: func(v *view) string {
+				return v.rec.Out + " was removed after all; the request to remove " + v.rec.In + " as well is withdrawn"
+			}},
 		{From: Rollback, If: "OUT was removed meanwhile", Do: Order, To: StepDown, Code: "TooLateToRollBack",
-			when: func(v *view) bool { return v.departed() && v.stepIs(v.out, fleet.StepStepDown) && v.inVotes() },
+			when: func(v *view) bool { return v.tooLate() },
 			act:  func(v *view) Action { return v.promote() },
 			say: func(v *view) string {
 				return v.rec.Out + " was removed after all; taking " + v.rec.In + " back as well would cost a voter, so the swap goes on"
@@ -81,6 +90,12 @@ func rollbackRows() []Row {
 			act: on(RequestRemoval, inNode),
 			say: func(v *view) string { return "k3s is asked to remove " + v.rec.In + " from etcd" }},
 	}
+}
+
+// tooLate: OUT, stepped down, is no member any more and IN votes: to take IN back as
+// well would cost a second vote.
+func (v *view) tooLate() bool {
+	return v.departed() && v.stepIs(v.out, fleet.StepStepDown) && v.inVotes()
 }
 
 // inRemovalStuck is removalStuck for IN.
@@ -169,7 +184,12 @@ func (v *view) restoreWaits() []status.Reason {
 	if !v.list.known {
 		return append(rs, v.list.problems...)
 	}
-	if !v.exact() {
+	switch {
+	case v.exact():
+	case v.departed():
+		rs = append(rs, reason(CodeVoterCount, v.rec.Out, "the members are %s, not those the swap started with: somebody removed %s, and no member comes back; a person has to make another voter",
+			describe(v.list.members), v.rec.Out))
+	default:
 		rs = append(rs, reason(CodeVoterCount, "", "the members are %s, not those the swap started with", describe(v.list.members)))
 	}
 	if !v.outRestored() {
