@@ -42,6 +42,7 @@ func TestTheInterfacePageListsWhatTheCodeFixes(t *testing.T) {
 		"json request": fields(reflect.TypeFor[status.Request](), nil),
 		"json pause":   fields(reflect.TypeFor[status.Pause](), nil),
 		"json verdict": fields(reflect.TypeFor[fitness.Verdict](), shared[1:]),
+		"json entry":   fields(reflect.TypeFor[fitness.Entry](), nil),
 		"json measure": fields(reflect.TypeFor[fitness.Measure](), nil),
 		"json reason":  fields(reflect.TypeFor[status.Reason](), nil),
 		"json fact":    fields(reflect.TypeFor[status.Fact](), nil),

@@ -1,7 +1,9 @@
 package fitness_test
 
 import (
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/exadev/regrade/internal/fitness"
 	"github.com/exadev/regrade/internal/fitness/fitnesstest"
@@ -35,6 +37,10 @@ func BenchmarkDecode64(b *testing.B) {
 	}
 	b.Logf("64 entries: %d bytes, a voter %d, a standby %d", size, len(raws[0]), len(raws[63]))
 	b.ReportAllocs()
+	before := processorTime()
+	defer func() {
+		b.ReportMetric(float64((processorTime()-before).Microseconds())/1000/float64(b.N), "cpu-ms/op")
+	}()
 	for b.Loop() {
 		for i, raw := range raws {
 			if _, err := fitness.Decode(hosts[i].Node, raw); err != nil {
@@ -52,4 +58,12 @@ func BenchmarkEncodeVoter(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

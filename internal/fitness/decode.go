@@ -50,7 +50,7 @@ func Decode(node string, raw []byte) (Window, error) {
 	if v.Version != EntryVersion {
 		return Window{}, entryError(CodeEntryVersion, "version %d, this program reads %d", v.Version, EntryVersion)
 	}
-	var e entry
+	var e Entry
 	if err := json.Unmarshal(raw, &e); err != nil {
 		return Window{}, entryError(CodeEntryMalformed, "%v", err)
 	}
@@ -65,13 +65,13 @@ func Decode(node string, raw []byte) (Window, error) {
 		Node: e.Node, BootID: e.BootID, Counter: e.Counter, Period: time.Duration(e.PeriodMS) * time.Millisecond,
 		Size: e.Size, Members: e.Members,
 	}
-	u := unpacker{b: e.Data}
 	s := state{at: e.FirstMS - e.PeriodMS, period: e.PeriodMS}
 	if e.Samples > 0 {
+		u := newUnpacker(e.Data)
 		w.Samples = make([]Sample, e.Samples)
 		before := int64(-1 << 62)
 		for i := range w.Samples {
-			s.get(&u, t, &w.Samples[i])
+			s.get(u, t, &w.Samples[i])
 			if u.fault != "" {
 				return Window{}, entryError(CodeEntryDamaged, "sample %d of %d: %s", i+1, e.Samples, u.fault)
 			}
@@ -80,15 +80,15 @@ func Decode(node string, raw []byte) (Window, error) {
 			}
 			before = s.at
 		}
-	}
-	if u.at != len(u.b) {
-		return Window{}, entryError(CodeEntryDamaged, "%d bytes are left over", len(u.b)-u.at)
+		if u.at != len(u.b) {
+			return Window{}, entryError(CodeEntryDamaged, "%d bytes are left over", len(u.b)-u.at)
+		}
 	}
 	return w, nil
 }
 
 // check holds the head to its bounds.
-func (e *entry) check() (*tables, error) {
+func (e *Entry) check() (*tables, error) {
 	bad := func(what string, v any) (*tables, error) {
 		return nil, entryError(CodeEntryMalformed, "%s is %v", what, v)
 	}
@@ -106,8 +106,8 @@ func (e *entry) check() (*tables, error) {
 		return bad("boot_id", "empty, too long, or not printable")
 	case checksum(e.Data) != e.Sum:
 		return nil, entryError(CodeEntryDamaged, "its data do not go with its sum")
-	case len(e.Data) < e.Samples:
-		return nil, entryError(CodeEntryDamaged, "%d bytes cannot hold %d samples", len(e.Data), e.Samples)
+	case e.Samples == 0 && len(e.Data) > 0:
+		return nil, entryError(CodeEntryDamaged, "%d bytes hold no sample", len(e.Data))
 	case !inOrder(e.Members) || !inOrder(e.Peers) || !inOrder(e.Voters) || !inOrder(e.Links) || !inOrder(e.Absent):
 		return nil, entryError(CodeEntryMalformed, "a table is too long, or not sorted")
 	case period <= 0:
@@ -162,9 +162,9 @@ func parseLink(word string) (Link, bool) {
 }
 
 func (s *state) get(u *unpacker, t *tables, x *Sample) {
-	flags := u.upTo(sampleBits, "the bits of a sample")
+	flags := u.upTo(colFlags, sampleBits, "the bits of a sample")
 	x.Restart = restarts[flags&restartBits]
-	step := u.int()
+	step := u.int(colStep)
 	if step < -maxUnixMS || step > maxUnixMS {
 		u.fail("a step of %d ms", step)
 		return
@@ -175,13 +175,13 @@ func (s *state) get(u *unpacker, t *tables, x *Sample) {
 	}
 	x.At = time.UnixMilli(s.at).UTC()
 	if flags&newLink != 0 {
-		s.link = u.upTo(uint64(len(t.decodedLinks)), "a link")
+		s.link = u.upTo(colLink, uint64(len(t.decodedLinks)), "a link")
 	}
 	if s.link > 0 {
 		x.Link = t.decodedLinks[s.link-1]
 	}
 	if flags&newVoters != 0 {
-		s.voters = u.upTo(1<<len(t.voters)-1, "a set of voters")
+		s.voters = u.upTo(colVoters, 1<<len(t.voters)-1, "a set of voters")
 	}
 	x.Connect = t.connects(u, s.voters)
 	if flags&hasMemory != 0 {
@@ -191,14 +191,14 @@ func (s *state) get(u *unpacker, t *tables, x *Sample) {
 		x.Etcd = s.getEtcd(u, t)
 	}
 	if flags&hasFsync != 0 {
-		f := Fsync{Count: int(u.upTo(maxCount, "a count"))}
-		f.P50, f.P99, f.Max = u.time(maxTime), u.time(maxTime), u.time(maxTime)
+		f := Fsync{Count: int(u.upTo(colFsync, maxCount, "a count"))}
+		f.P50, f.P99, f.Max = u.time(colFsync, maxTime), u.time(colFsync, maxTime), u.time(colFsync, maxTime)
 		x.Fsync = &f
 	}
 	if flags&hasAbsent != 0 {
-		n := u.upTo(uint64(len(t.decodedAbsent)), "a number of absences")
+		n := u.upTo(colAbsent, uint64(len(t.decodedAbsent)), "a number of absences")
 		for range n {
-			if i := u.upTo(uint64(len(t.decodedAbsent)), "an absence"); i < uint64(len(t.decodedAbsent)) {
+			if i := u.upTo(colAbsent, uint64(len(t.decodedAbsent)), "an absence"); i < uint64(len(t.decodedAbsent)) {
 				x.Absent = append(x.Absent, t.decodedAbsent[i])
 			} else {
 				u.fail("an absence of %d", i)
@@ -217,36 +217,40 @@ func (t *tables) connects(u *unpacker, voters uint64) []Connect {
 			cs = make([]Connect, 0, len(t.voters))
 		}
 		c := Connect{To: t.voters[i]}
-		if units := u.upTo(1+uint64(maxTime/resolutionTime), "a connect time"); units == 0 {
-			c.Failed = true
-		} else {
-			c.Took = time.Duration(units-1) * resolutionTime
+		if c.Failed = u.flag(colConnect + column(i)); !c.Failed {
+			c.Took = u.time(colConnect+column(i), maxTime)
 		}
 		cs = append(cs, c)
 	}
 	return cs
 }
 
-func (u *unpacker) time(most time.Duration) time.Duration {
-	return time.Duration(u.upTo(uint64(most/resolutionTime), "a time")) * resolutionTime
+// time reads what packer.time wrote.
+func (u *unpacker) time(c column, most time.Duration) time.Duration {
+	v := u.number(c, significantBits)
+	if v > uint64(most/resolutionTime) {
+		u.fail("a time of %d is more than %d", v, most/resolutionTime)
+		return 0
+	}
+	return time.Duration(v) * resolutionTime
 }
 
 func (s *state) getMemory(u *unpacker) *level.Reading {
-	flags := u.upTo(memoryBits, "the bits of a memory reading")
+	flags := u.upTo(colMemoryFlags, memoryBits, "the bits of a memory reading")
 	m := &level.Reading{}
 	if flags&hasPressure != 0 {
 		var v [4]float64
 		for i := range v {
 			if flags&(pressure0<<i) != 0 {
-				v[i] = float64(u.upTo(100*percentParts, "a percentage")) / percentParts
+				v[i] = float64(u.upTo(colAverage+column(i), 100*percentParts, "a percentage")) / percentParts
 			}
 		}
 		m.Pressure = &level.Pressure{SomeAvg10: v[0], SomeAvg60: v[1], FullAvg10: v[2], FullAvg60: v[3]}
 	}
 	if flags&newTotal != 0 {
-		s.total = u.upTo(maxBytes/resolutionMemory, "a memory total")
+		s.total = u.upTo(colTotal, maxBytes/resolutionMemory, "a memory total")
 	}
-	step := u.int()
+	step := u.int(colAvailable)
 	if step < -maxBytes || step > maxBytes {
 		u.fail("a step of %d KiB", step)
 		return m
@@ -263,17 +267,17 @@ func (s *state) getMemory(u *unpacker) *level.Reading {
 }
 
 func (s *state) getEtcd(u *unpacker, t *tables) *Etcd {
-	flags := u.upTo(etcdBits, "the bits of an etcd reading")
+	flags := u.upTo(colEtcdFlags, etcdBits, "the bits of an etcd reading")
 	if flags&newMember != 0 {
-		s.member = fleet.MemberID(u.uint())
+		s.member = fleet.MemberID(u.uint(colMember))
 	}
 	if flags&newCounts != 0 {
-		s.known, s.active = u.upTo(maxKnown, "a number of members"), u.upTo(maxKnown, "a number of peers")
+		s.known, s.active = u.upTo(colCounts, maxKnown, "a number of members"), u.upTo(colCounts, maxKnown, "a number of peers")
 	}
 	if flags&newQuota != 0 {
-		s.quota = u.upTo(maxBytes/resolutionMemory, "a quota")
+		s.quota = u.upTo(colQuota, maxBytes/resolutionMemory, "a quota")
 	}
-	step := u.int()
+	step := u.int(colDB)
 	if step < -maxBytes || step > maxBytes {
 		u.fail("a step of %d pages", step)
 		return nil
@@ -293,16 +297,16 @@ func (s *state) getEtcd(u *unpacker, t *tables) *Etcd {
 	e.Gains = g
 	if flags&hasEvents != 0 {
 		for _, v := range []*uint32{&g.LeaderChanges, &g.HeartbeatSendFailures, &g.SlowApplies} {
-			*v = uint32(u.upTo(maxCount, "a count"))
+			*v = uint32(u.upTo(colEvents, maxCount, "a count"))
 		}
 	}
-	u.histogram(&g.WALFsync, len(diskBounds)+1)
-	u.histogram(&g.BackendCommit, len(diskBounds)+1)
-	peers := u.upTo(1<<len(t.peers)-1, "a set of peers")
+	u.histogram(kindWAL, diskBuckets, &g.WALFsync)
+	u.histogram(kindCommit, diskBuckets, &g.BackendCommit)
+	peers := u.upTo(colPeers, 1<<len(t.peers)-1, "a set of peers")
 	for i, id := range t.peers {
 		if peers&(1<<i) != 0 && u.fault == "" {
 			r := PeerRoundTrip{Peer: id}
-			if u.histogram(&r.Histogram, MaxBuckets); r.Histogram.Total() == 0 {
+			if u.histogram(kindTrip, MaxBuckets, &r.Histogram); r.Histogram.Total() == 0 {
 				u.fail("a peer without a round trip")
 			}
 			g.RoundTrip = append(g.RoundTrip, r)
@@ -311,16 +315,19 @@ func (s *state) getEtcd(u *unpacker, t *tables) *Etcd {
 	return e
 }
 
-func (u *unpacker) histogram(h *Histogram, buckets int) {
-	mask := u.upTo(1<<buckets-1, "a set of buckets")
+func (u *unpacker) histogram(kind column, buckets int, h *Histogram) {
+	some := false
 	for i := range buckets {
-		if mask&(1<<i) != 0 {
-			if h.Counts[i] = uint32(u.upTo(maxCount, "a count")); h.Counts[i] == 0 {
-				u.fail("an empty bucket is counted")
-			}
+		col := colBucket + kind*MaxBuckets + column(i)
+		if !u.flag(col) {
+			continue
+		}
+		some = true
+		if h.Counts[i] = uint32(u.upTo(col, maxCount, "a count")); h.Counts[i] == 0 {
+			u.fail("an empty bucket is counted")
 		}
 	}
-	if mask != 0 {
-		h.Sum = u.time(maxInterval)
+	if some {
+		h.Sum = u.time(colSum+kind, maxInterval)
 	}
 }

@@ -96,7 +96,7 @@ func (h *host) judgeDisk(p Policy) {
 		h.judgeHistogram(p, &wal, WALFsyncP99, CodeWALFsync, "WAL fsyncs", p.WALFsync)
 		h.judgeHistogram(p, &commit, BackendCommitP99, CodeBackendCommit, "backend commits", p.BackendCommit)
 	default:
-		h.gapUnless(0, ReadingFsync)
+		h.gap(ReadingFsync, "was not taken in the window, once is wanted")
 	}
 }
 

@@ -18,8 +18,8 @@ const EntryVersion = 1
 // fill a ConfigMap.
 const MaxEntry = 64 << 10
 
-// entry is the JSON of an entry: a head for people and the packed samples.
-type entry struct {
+// Entry is the JSON of a probe's key: a head for people and the packed samples.
+type Entry struct {
 	Version  int              `json:"version"`
 	Node     string           `json:"node"`
 	BootID   string           `json:"boot_id"`
@@ -63,7 +63,7 @@ func (w Window) Encode() ([]byte, error) {
 }
 
 func (w Window) encode() ([]byte, error) {
-	e := entry{
+	e := Entry{
 		Version: EntryVersion, Node: clip(w.Node, maxNameLen), BootID: clip(w.BootID, maxNameLen), Counter: w.Counter,
 		PeriodMS: min(max(w.Period, minPeriod), maxPeriod).Milliseconds(), Size: min(max(w.Size, 1), maxSamples),
 	}
@@ -84,16 +84,16 @@ func (w Window) encode() ([]byte, error) {
 	t.sort()
 	e.Voters, e.Peers, e.Links, e.Absent = t.voters, t.peers, t.links, t.absent
 	e.Samples = len(samples)
-	var p packer
 	if len(samples) > 0 {
+		p := newPacker()
 		e.FirstMS = samples[0].At.UnixMilli()
 		e.Latest = latest(&samples[len(samples)-1])
 		s := state{at: e.FirstMS - e.PeriodMS, period: e.PeriodMS}
 		for i := range samples {
-			s.put(&p, &t, &samples[i])
+			s.put(p, &t, &samples[i])
 		}
+		e.Data = p.end()
 	}
-	e.Data = p.b
 	e.Sum = checksum(e.Data)
 	return json.Marshal(e)
 }
@@ -231,23 +231,23 @@ func (s *state) put(p *packer, t *tables, x *Sample) {
 	set(link != s.link, newLink)
 	set(voters != s.voters, newVoters)
 	set(len(x.Absent) > 0, hasAbsent)
-	p.uint(flags)
+	p.uint(colFlags, flags)
 	at := x.At.UnixMilli()
-	p.int(at - s.at - s.period)
+	p.int(colStep, at-s.at-s.period)
 	s.at = at
 	if link != s.link {
-		p.uint(link)
+		p.uint(colLink, link)
 		s.link = link
 	}
 	if voters != s.voters {
-		p.uint(voters)
+		p.uint(colVoters, voters)
 		s.voters = voters
 	}
 	for _, c := range x.Connect { // sorted as the table is
-		if c.Failed {
-			p.uint(0)
-		} else {
-			p.uint(1 + uint64(c.Took/resolutionTime))
+		way := colConnect + column(slices.Index(t.voters, c.To))
+		p.flag(way, c.Failed)
+		if !c.Failed {
+			p.time(way, c.Took)
 		}
 	}
 	if x.Memory != nil {
@@ -257,15 +257,15 @@ func (s *state) put(p *packer, t *tables, x *Sample) {
 		s.putEtcd(p, t, x.Etcd)
 	}
 	if f := x.Fsync; f != nil {
-		p.uint(uint64(f.Count))
+		p.uint(colFsync, uint64(f.Count))
 		for _, d := range []time.Duration{f.P50, f.P99, f.Max} {
-			p.uint(uint64(d / resolutionTime))
+			p.time(colFsync, d)
 		}
 	}
 	if len(x.Absent) > 0 {
-		p.uint(uint64(len(x.Absent)))
+		p.uint(colAbsent, uint64(len(x.Absent)))
 		for _, a := range x.Absent {
-			p.uint(uint64(slices.Index(t.absent, absenceWord(a))))
+			p.uint(colAbsent, uint64(slices.Index(t.absent, absenceWord(a))))
 		}
 	}
 }
@@ -285,18 +285,18 @@ func (s *state) putMemory(p *packer, m *level.Reading) {
 	if total != s.total {
 		flags |= newTotal
 	}
-	p.uint(flags)
-	for _, v := range averages {
+	p.uint(colMemoryFlags, flags)
+	for i, v := range averages {
 		if v > 0 {
-			p.uint(v)
+			p.uint(colAverage+column(i), v)
 		}
 	}
 	if total != s.total {
-		p.uint(total)
+		p.uint(colTotal, total)
 		s.total = total
 	}
 	available := int64(m.AvailableBytes / resolutionMemory)
-	p.int(available - s.available)
+	p.int(colAvailable, available-s.available)
 	s.available = available
 }
 
@@ -318,57 +318,59 @@ func (s *state) putEtcd(p *packer, t *tables, e *Etcd) {
 	set(e.Member != s.member, newMember)
 	set(known != s.known || active != s.active, newCounts)
 	set(quota != s.quota, newQuota)
-	p.uint(flags)
+	p.uint(colEtcdFlags, flags)
 	if e.Member != s.member {
-		p.uint(uint64(e.Member))
+		p.uint(colMember, uint64(e.Member))
 	}
 	if known != s.known || active != s.active {
-		p.uint(known)
-		p.uint(active)
+		p.uint(colCounts, known)
+		p.uint(colCounts, active)
 	}
 	if quota != s.quota {
-		p.uint(quota)
+		p.uint(colQuota, quota)
 	}
 	s.member, s.known, s.active, s.quota = e.Member, known, active, quota
 	db := int64(e.DBSizeBytes / resolutionDB)
-	p.int(db - s.db)
+	p.int(colDB, db-s.db)
 	s.db = db
 	if g == nil {
 		return
 	}
 	if events {
-		p.uint(uint64(g.LeaderChanges))
-		p.uint(uint64(g.HeartbeatSendFailures))
-		p.uint(uint64(g.SlowApplies))
+		p.uint(colEvents, uint64(g.LeaderChanges))
+		p.uint(colEvents, uint64(g.HeartbeatSendFailures))
+		p.uint(colEvents, uint64(g.SlowApplies))
 	}
-	putHistogram(p, &g.WALFsync)
-	putHistogram(p, &g.BackendCommit)
+	p.histogram(kindWAL, diskBuckets, &g.WALFsync)
+	p.histogram(kindCommit, diskBuckets, &g.BackendCommit)
 	var peers uint64
 	for _, r := range g.RoundTrip {
 		peers |= 1 << slices.Index(t.peers, r.Peer)
 	}
-	p.uint(peers)
+	p.uint(colPeers, peers)
 	for i := range g.RoundTrip {
-		putHistogram(p, &g.RoundTrip[i].Histogram)
+		p.histogram(kindTrip, MaxBuckets, &g.RoundTrip[i].Histogram)
 	}
 }
 
-// putHistogram writes a bit for each bucket that is not empty, their counts, and
-// the sum.
-func putHistogram(p *packer, h *Histogram) {
-	var mask uint64
-	for i, c := range h.Counts {
+// histogram writes of each bucket whether it is empty and if not its count, and
+// the sum where there is any.
+func (p *packer) histogram(kind column, buckets int, h *Histogram) {
+	some := false
+	for i, c := range h.Counts[:buckets] {
+		col := colBucket + kind*MaxBuckets + column(i)
+		p.flag(col, c > 0)
 		if c > 0 {
-			mask |= 1 << i
+			p.uint(col, uint64(c))
+			some = true
 		}
 	}
-	p.uint(mask)
-	for _, c := range h.Counts {
-		if c > 0 {
-			p.uint(uint64(c))
-		}
+	if some {
+		p.time(colSum+kind, h.Sum)
 	}
-	if mask != 0 {
-		p.uint(uint64(h.Sum / resolutionTime))
-	}
+}
+
+// time writes a time that normal has rounded.
+func (p *packer) time(c column, d time.Duration) {
+	p.number(c, uint64(d/resolutionTime), significantBits)
 }

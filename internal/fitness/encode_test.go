@@ -143,8 +143,8 @@ func worst(node string, voter bool, r *rand.Rand) Window {
 		if voter {
 			g := &Gains{LeaderChanges: uint32(r.Intn(3)), HeartbeatSendFailures: uint32(r.Intn(100)), SlowApplies: uint32(r.Intn(100))}
 			e := &Etcd{Member: w.Members[0], HasLeader: true, KnownMembers: 7 + n%2, ActivePeers: 6 - n%2, DBSizeBytes: uint64(r.Int63n(2 << 30)), QuotaBytes: 2 << 30, Gains: g}
-			g.WALFsync = full(r, len(diskBounds)+1, 15*time.Second)
-			g.BackendCommit = full(r, len(diskBounds)+1, 15*time.Second)
+			g.WALFsync = full(r, diskBuckets, 15*time.Second)
+			g.BackendCommit = full(r, diskBuckets, 15*time.Second)
 			for _, id := range w.Members[1:] {
 				h := Histogram{Sum: time.Duration(r.Int63n(int64(10 * time.Second)))}
 				for range 2 {
@@ -195,15 +195,15 @@ func TestSixtyFourFullWindowsOfWorstNumbersFitInOneConfigMap(t *testing.T) {
 		}
 		most := 6 << 10
 		if i < 7 {
-			most = 19 << 10
+			most = 11 << 10
 		}
 		if len(raw) > most {
 			t.Errorf("the entry of %s has %d bytes, want at most %d", node, len(raw), most)
 		}
 		total += len(node) + len(raw)
 	}
-	if most := 1 << 19; total > most {
-		t.Errorf("64 entries have %d bytes, want at most half of one mebibyte", total)
+	if most := 3 << 17; total > most {
+		t.Errorf("64 entries have %d bytes, want at most three eighths of one mebibyte", total)
 	}
 	t.Logf("64 entries: %d bytes", total)
 }
@@ -248,7 +248,9 @@ func TestAnEntryThatCannotBeUsedSaysWhy(t *testing.T) {
 		"a newer version of another form": {[]byte(`{"version":2,"samples":"many"}`), CodeEntryVersion},
 		"another node's entry":            {edit(func(m map[string]any) { m["node"] = "n2" }), CodeEntryNode},
 		"a damaged column":                {edit(func(m map[string]any) { m["sum"] = 1 }), CodeEntryDamaged},
-		"fewer data than samples":         {packed([]byte{0, 0}, nil), CodeEntryDamaged},
+		"data that end early":             {packed(dataOf(raw)[:1000], nil), CodeEntryDamaged},
+		"samples without data":            {packed(nil, nil), CodeEntryDamaged},
+		"data without samples":            {edit(func(m map[string]any) { m["samples"] = 0 }), CodeEntryDamaged},
 		"data that go on":                 {packed(append(append([]byte{}, dataOf(raw)...), 0), nil), CodeEntryDamaged},
 		"negative samples":                {edit(func(m map[string]any) { m["samples"] = -1 }), CodeEntryMalformed},
 		"a huge number of samples":        {edit(func(m map[string]any) { m["samples"] = 1 << 30 }), CodeEntryMalformed},
@@ -257,13 +259,22 @@ func TestAnEntryThatCannotBeUsedSaysWhy(t *testing.T) {
 		"no boot id":                      {edit(func(m map[string]any) { delete(m, "boot_id") }), CodeEntryMalformed},
 		"a table that is not sorted":      {edit(func(m map[string]any) { m["voters"] = []string{"b", "a"} }), CodeEntryMalformed},
 		"a link of no kind":               {edit(func(m map[string]any) { m["links"] = []string{"cable eth0"} }), CodeEntryMalformed},
-		"samples out of order": {packed([]byte{0, 0, 0, 0xb7, 0x17}, func(m map[string]any) {
+		"samples out of order": {packed(numbers(colFlags, 0, colStep, 0, colFlags, 0, colStep, 2999), func(m map[string]any) {
 			m["samples"], m["period_ms"] = 2, 1000
 		}), CodeEntryOrder},
-		"samples at one time": {packed([]byte{0, 0, 0, 0xcf, 0x0f}, func(m map[string]any) {
+		"samples at one time": {packed(numbers(colFlags, 0, colStep, 0, colFlags, 0, colStep, 1999), func(m map[string]any) {
 			m["samples"], m["period_ms"] = 2, 1000
 		}), CodeEntryOrder},
-		"a voter that is not in the table": {packed([]byte{0x40, 0, 0xff, 0xff, 0x7f}, func(m map[string]any) {
+		"a voter that is not in the table": {packed(numbers(colFlags, newVoters, colStep, 0, colVoters, 1<<20), func(m map[string]any) {
+			m["samples"] = 1
+		}), CodeEntryDamaged},
+		"a set of sixty voters": {packed(numbers(colFlags, newVoters, colStep, 0, colVoters, 1<<60), func(m map[string]any) {
+			m["samples"] = 1
+		}), CodeEntryDamaged},
+		"a negative memory": {packed(numbers(colFlags, hasMemory, colStep, 0, colMemoryFlags, 0, colAvailable, 1), func(m map[string]any) {
+			m["samples"] = 1
+		}), CodeEntryDamaged},
+		"more than all of the time": {packed(numbers(colFlags, hasMemory, colStep, 0, colMemoryFlags, hasPressure|pressure0, colAverage, 10001), func(m map[string]any) {
 			m["samples"] = 1
 		}), CodeEntryDamaged},
 	} {
@@ -312,8 +323,8 @@ func FuzzDecode(f *testing.F) {
 		checkDecoded(t, raw)
 		// The packed samples by themselves, with a head that fits: garbage would
 		// hardly ever get past the sum.
-		e := entry{
-			Version: EntryVersion, Node: "n1", BootID: "b", PeriodMS: 15000, Size: 100, Samples: min(3, len(raw)), FirstMS: 1e12,
+		e := Entry{
+			Version: EntryVersion, Node: "n1", BootID: "b", PeriodMS: 15000, Size: 100, Samples: 3, FirstMS: 1e12,
 			Voters: []string{"a", "b"}, Peers: []fleet.MemberID{1, 2}, Links: []string{"wired eth0"}, Absent: []string{"etcd NoPage"}, Data: raw, Sum: checksum(raw),
 		}
 		whole, err := json.Marshal(e)
@@ -324,8 +335,17 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
+// numbers packs pairs of a column and a number.
+func numbers(pairs ...column) []byte {
+	p := newPacker()
+	for i := 0; i < len(pairs); i += 2 {
+		p.uint(pairs[i], uint64(pairs[i+1]))
+	}
+	return p.end()
+}
+
 func dataOf(raw []byte) []byte {
-	var e entry
+	var e Entry
 	_ = json.Unmarshal(raw, &e)
 	return e.Data
 }

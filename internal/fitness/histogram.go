@@ -21,6 +21,9 @@ func DiskBounds() []time.Duration { return diskBounds[:] }
 // PeerBounds are those of its peer round trips: 0.1 ms doubled, 16 of them.
 func PeerBounds() []time.Duration { return peerBounds[:] }
 
+// diskBuckets is how many buckets a disk's histogram has.
+const diskBuckets = 15
+
 var diskBounds, peerBounds = func() (d [14]time.Duration, p [16]time.Duration) {
 	for i := range d {
 		d[i] = time.Millisecond << i

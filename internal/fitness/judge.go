@@ -210,16 +210,21 @@ func (h *host) gapUnless(read int, what Reading) bool {
 	if read >= h.wanted() {
 		return true
 	}
+	h.gap(what, fmt.Sprintf("was taken in %d of %d samples, %d are wanted", read, len(h.samples), h.wanted()))
+	return false
+}
+
+// gap names a reading that is not there, with the sensor's own word for it.
+func (h *host) gap(what Reading, how string) {
 	why := ""
 	for i := len(h.samples) - 1; i >= 0 && why == ""; i-- {
 		for _, a := range h.samples[i].Absent {
 			if a.Reading == what {
-				why = ", last for " + a.Code
+				why = ": " + a.Code
 			}
 		}
 	}
-	h.v.add(Reason{Code: CodeGap, Weight: Gap, Sentence: fmt.Sprintf("%s: the reading %s was taken in %d of %d samples%s; %d are wanted", h.Node, what, read, len(h.samples), why, h.wanted())})
-	return false
+	h.v.add(Reason{Code: CodeGap, Weight: Gap, Sentence: fmt.Sprintf("%s: the reading %s %s%s", h.Node, what, how, why)})
 }
 
 // noteEvents are evidence beside the reasons, never reasons (design §3).

@@ -12,15 +12,17 @@ import (
 func (h *host) judgeMemory(p Policy, quota uint64) {
 	read, amounts := 0, 0
 	var over beyond
-	var last []level.Reason
+	var last, missing []level.Reason
 	lows := newLowest(h.left() + 1)
 	for i := range h.samples {
 		m := h.samples[i].Memory
 		if m == nil {
 			continue
 		}
-		if len(level.Missing(*m, p.Memory)) == 0 {
+		if gone := level.Missing(*m, p.Memory); len(gone) == 0 {
 			read++
+		} else {
+			missing = gone
 		}
 		if is, why := level.Over(*m, p.Memory); is {
 			over.hit(h.samples[i].At)
@@ -32,7 +34,12 @@ func (h *host) judgeMemory(p Policy, quota uint64) {
 		}
 	}
 	// What is over is over, though another value is missing beside it.
-	if over.n < h.wanted() && !h.gapUnless(read, ReadingMemory) {
+	if over.n < h.wanted() && read < h.wanted() {
+		how := fmt.Sprintf("was whole in %d of %d samples, %d are wanted", read, len(h.samples), h.wanted())
+		if missing != nil {
+			how += "; last: " + missing[0].Sentence
+		}
+		h.gap(ReadingMemory, how)
 		return
 	}
 	limit, weight := p.MemoryOver, Ground

@@ -3,6 +3,7 @@ package fitness
 import (
 	"cmp"
 	"math"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -16,7 +17,10 @@ const (
 	resolutionTime   = 10 * time.Microsecond
 	resolutionMemory = 1 << 10
 	resolutionDB     = 4 << 10
-	percentParts     = 100 // hundredths of a percent, as the kernel prints them
+	// significantBits are kept of a time: above 41 ms its error is up to one in two
+	// thousand, upwards. 500 and 250 ms are kept as they are.
+	significantBits = 12
+	percentParts    = 100 // hundredths of a percent, as the kernel prints them
 )
 
 // Bounds of a sample: more than any fleet has, and little enough that no entry
@@ -26,13 +30,13 @@ const (
 	maxNameLen  = 253
 	maxCodeLen  = 32
 	maxSamples  = 1000
-	maxTime     = time.Hour
+	maxTime     = 4095 << 13 * resolutionTime // 335 s; has as few bits as a time may
 	maxBytes    = 1 << 50
 	maxCount    = 1 << 30
 	maxKnown    = 1 << 16
 	maxPeriod   = time.Hour
 	minPeriod   = 100 * time.Millisecond
-	maxInterval = 10 * 365 * 24 * time.Hour
+	maxInterval = 4095 << 30 * resolutionTime // 500 days
 )
 
 // normal is a sample as an entry keeps it: rounded, bounded, sorted. A value
@@ -122,7 +126,7 @@ func normalEtcd(e Etcd) Etcd {
 	e.QuotaBytes = min(e.QuotaBytes, maxBytes) / resolutionMemory * resolutionMemory
 	if e.Gains != nil {
 		g := *e.Gains
-		g.WALFsync, g.BackendCommit = g.WALFsync.normal(len(diskBounds)+1), g.BackendCommit.normal(len(diskBounds)+1)
+		g.WALFsync, g.BackendCommit = g.WALFsync.normal(diskBuckets), g.BackendCommit.normal(diskBuckets)
 		g.LeaderChanges, g.HeartbeatSendFailures, g.SlowApplies = min(g.LeaderChanges, maxCount), min(g.HeartbeatSendFailures, maxCount), min(g.SlowApplies, maxCount)
 		var trips []PeerRoundTrip
 		for _, t := range g.RoundTrip {
@@ -176,8 +180,11 @@ func normalAbsent(in []Absence) []Absence {
 func upTime(d time.Duration) time.Duration { return upTo(d, maxTime) }
 
 func upTo(d, most time.Duration) time.Duration {
-	d = min(max(d, 0), most)
-	return (d + resolutionTime - 1) / resolutionTime * resolutionTime
+	units := uint64((min(max(d, 0), most) + resolutionTime - 1) / resolutionTime)
+	if drop := bits.Len64(units) - significantBits; drop > 0 {
+		units = (units + 1<<drop - 1) >> drop << drop
+	}
+	return min(time.Duration(units)*resolutionTime, most)
 }
 
 // clip bounds a word and keeps what is printed as itself in JSON and on a

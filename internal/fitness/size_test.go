@@ -48,3 +48,21 @@ func length(t *testing.T, vs []fitness.Verdict) int {
 	}
 	return len(raw)
 }
+
+// What an ordinary fleet writes: the figure behind how often a probe may write
+// (safety rule 29).
+func TestACalmEntryIsSmall(t *testing.T) {
+	for voters, most := range map[int][2]int{3: {3 << 10, 2 << 10}, 7: {4 << 10, 5 << 9}} {
+		hosts := fitnesstest.New(voters, 1).Hosts()
+		for i, h := range []fitness.Host{hosts[0], hosts[voters]} {
+			raw, err := h.Window.Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%d voters, %s votes %t: %d bytes", voters, h.Node, h.Votes, len(raw))
+			if len(raw) > most[i] {
+				t.Errorf("%d voters: the entry of %s has %d bytes, want at most %d", voters, h.Node, len(raw), most[i])
+			}
+		}
+	}
+}
