@@ -95,6 +95,9 @@ func TestEnumsRefuseWhatTheyDoNotKnow(t *testing.T) {
 		if _, err := ParseStep(s); err == nil {
 			t.Errorf("step %q", s)
 		}
+		if _, err := ParseReported(s); err == nil {
+			t.Errorf("reported step %q", s)
+		}
 		if _, err := ParsePhase(s); err == nil {
 			t.Errorf("phase %q", s)
 		}

@@ -27,6 +27,20 @@ func ParseStep(s string) (Step, error) {
 	return "", fmt.Errorf("role step %q: want promote, step-down, step-up or rollback", s)
 }
 
+// ParseReported reads the step of a report or a host's note: an order, or one that
+// a host takes without one. A new step is a new protocol: who does not know it
+// cannot tell what the host is at.
+func ParseReported(s string) (Step, error) {
+	switch st := Step(s); st {
+	case StepFinishDemote, StepSnapshot:
+		return st, nil
+	}
+	if st, err := ParseStep(s); err == nil {
+		return st, nil
+	}
+	return "", fmt.Errorf("step %q: want promote, step-down, step-up, rollback, finish-demote or snapshot", s)
+}
+
 // DesiredRole is the desired-role label that must stand beside the step
 // (R-216-12): a host refuses a step whose label says otherwise.
 func (s Step) DesiredRole() Role {

@@ -69,6 +69,12 @@ func ParseJournal(raw []byte) (Journal, error) {
 			return Journal{}, fmt.Errorf("journal: %w", err)
 		}
 	}
+	if j.Step != "" {
+		// A newer daemon's step, after a downgrade: nothing here knows how far it is.
+		if _, err := fleet.ParseReported(string(j.Step)); err != nil {
+			return Journal{}, fmt.Errorf("journal: %w", err)
+		}
+	}
 	if j.Swap != "" {
 		if _, err := fleet.ParseSwapID(string(j.Swap)); err != nil {
 			return Journal{}, fmt.Errorf("journal: %w", err)

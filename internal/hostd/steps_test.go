@@ -504,6 +504,11 @@ func TestWhatCannotBeReadHoldsTheStep(t *testing.T) { // safety rules 24, 25; ba
 		"a swap under another prefix":   {func(r *rig) { r.self.Annotations["other.example.com/role-swap"] = string(id) }, "ForeignPrefix"},
 		"no API server":                 {func(r *rig) { r.apiDown = true }, ""},
 		"a journal that cannot be read": {func(r *rig) { r.host.Change(func(f *platform.Facts) { f.Journal = []byte("{") }) }, "BadJournal"},
+		"a journal of a newer daemon's step": {func(r *rig) {
+			r.host.Change(func(f *platform.Facts) {
+				f.Journal = []byte(`{"swap":"20260101T000000Z-a-d","step":"teleport","phase":"running"}`)
+			})
+		}, "BadJournal"},
 		"a role file that cannot be read": {func(r *rig) {
 			r.host.Change(func(f *platform.Facts) { f.Files.Role, f.Files.RoleProblem = "", "role \"x\"" })
 			r.self.Annotations = map[string]string{}

@@ -57,6 +57,7 @@ func TestAReportIsCheckedForItsForm(t *testing.T) {
 		"no boot id":       `{"protocol":1}`,
 		"a foreign role":   `{"protocol":1,"boot_id":"b","role":"king"}`,
 		"a foreign phase":  `{"protocol":1,"boot_id":"b","phase":"soon"}`,
+		"a foreign step":   `{"protocol":1,"boot_id":"b","step":"teleport"}`,
 		"a foreign level":  `{"protocol":1,"boot_id":"b","level":"low"}`,
 		"a malformed swap": `{"protocol":1,"boot_id":"b","swap":"x"}`,
 		"an id as number":  `{"protocol":1,"boot_id":"b","member_id":12}`,

@@ -140,6 +140,11 @@ func ParseReport(raw []byte) (Report, error) {
 			return Report{}, fmt.Errorf("report: %w", err)
 		}
 	}
+	if r.Step != "" {
+		if _, err := fleet.ParseReported(string(r.Step)); err != nil {
+			return Report{}, fmt.Errorf("report: %w", err)
+		}
+	}
 	if r.Role != "" {
 		if _, err := fleet.ParseRole(string(r.Role)); err != nil {
 			return Report{}, fmt.Errorf("report: %w", err)
