@@ -101,7 +101,7 @@ func Compose(prev *status.Status, o *swap.Observation, d swap.Decision, p swap.P
 	members := membersOf(o)
 	st.Hosts = make([]status.Host, 0, len(o.Hosts))
 	for i := range o.Hosts {
-		h := host(&o.Hosts[i], members, p.Keys)
+		h := host(&o.Hosts[i], members, o.Now, p)
 		if !concerned(&o.Hosts[i], &h, p.Keys) {
 			st.OtherNodes++ // a thousand agents would fill the document
 			continue
@@ -177,7 +177,8 @@ func ids(ms []status.Member) []fleet.MemberID {
 	return out
 }
 
-func host(h *swap.Host, members []status.Member, k fleet.Keys) status.Host {
+func host(h *swap.Host, members []status.Member, now time.Time, p swap.Policy) status.Host {
+	k := p.Keys
 	s := status.Host{
 		Name: h.Name, Ready: h.Node.Ready, Fresh: h.Fresh,
 		Level:    fleet.Level(h.Node.Labels[k.Level()]),
@@ -200,6 +201,10 @@ func host(h *swap.Host, members []status.Member, k fleet.Keys) status.Host {
 		}
 		if r.Phase == fleet.PhaseFailed || r.Phase == fleet.PhaseRefused {
 			s.Reasons = append(s.Reasons, status.Reason{Code: r.Code, Node: h.Name, Sentence: r.Message})
+		}
+		if words := swap.Skewed(h, now, p.MaxSkew); words != "" {
+			// It holds no voter, and is worth knowing before the host stands by.
+			s.Reasons = append(s.Reasons, status.Reason{Code: swap.CodeSkew, Node: h.Name, Sentence: words})
 		}
 		if r.Preflight != nil {
 			for _, p := range r.Preflight.Problems {

@@ -29,12 +29,13 @@ func TestTheStatusShowsEveryHost(t *testing.T) {
 			}},
 			{Name: "d", ReportProblem: "no JSON", Node: swap.Node{Labels: map[string]string{keys.Level(): "etcd-only", keys.Pinned(): "true"}}},
 			{Name: "agent", Node: swap.Node{Ready: true, Labels: map[string]string{"kubernetes.io/os": "linux"}}},
+			{Name: "f", Fresh: true, Report: &status.Report{Role: fleet.RoleAgent, SkewMS: -90_000}},
 			{Name: "e", Node: swap.Node{Annotations: map[string]string{keys.Cordoned(): "x"}}},
 		},
 	}
 	p := swap.DefaultPolicy()
 	st := controller.Compose(nil, &o, swap.Decision{State: swap.Idle, Code: "X"}, p)
-	if len(st.Hosts) != 5 || st.OtherNodes != 1 || st.Request != o.Request || !slices.Equal(st.Pending, []string{"e"}) || st.Controller != "me" {
+	if len(st.Hosts) != 6 || st.OtherNodes != 1 || st.Request != o.Request || !slices.Equal(st.Pending, []string{"e"}) || st.Controller != "me" {
 		t.Fatalf("got %+v", st)
 	}
 	a, c, d := st.Hosts[0], st.Hosts[2], st.Hosts[3]
@@ -46,6 +47,9 @@ func TestTheStatusShowsEveryHost(t *testing.T) {
 	}
 	if d.Level != fleet.LevelEtcdOnly || !d.Pinned || len(d.Reasons) != 1 || d.Reasons[0].Code != swap.CodeBadReport {
 		t.Errorf("d: %+v", d)
+	}
+	if f := st.Hosts[4]; len(f.Reasons) != 1 || f.Reasons[0].Code != swap.CodeSkew {
+		t.Errorf("f: %+v", f)
 	}
 	// R-F-02: two voters are even, since the first sight of it.
 	if !st.EvenSince.Equal(o.Now) {

@@ -32,6 +32,7 @@ type Observer struct {
 	cluster  Cluster
 	settings Settings
 	reports  map[string]*seenReport
+	beats    map[string]*seenBeat
 	kubelets map[string]*seenKubelet
 	lease    seenLease
 	evicts   map[string]triedEvict
@@ -48,7 +49,7 @@ func New(cluster Cluster, s Settings) *Observer {
 	}
 	return &Observer{
 		cluster: cluster, settings: s,
-		reports: map[string]*seenReport{}, kubelets: map[string]*seenKubelet{},
+		reports: map[string]*seenReport{}, beats: map[string]*seenBeat{}, kubelets: map[string]*seenKubelet{},
 		evicts: map[string]triedEvict{},
 	}
 }
@@ -129,12 +130,17 @@ func (b *Observer) readReports(ctx context.Context, s *Sight, now time.Time) {
 	}
 	for i := range s.Hosts {
 		h := &s.Hosts[i]
+		beat, has := byNode[h.Name]
+		h.Speaks = b.speaks(h.Name, beat, has, beatsRead, now)
 		raw, ok := cm.Data[h.Name]
 		if !ok {
 			delete(b.reports, h.Name)
 			continue
 		}
 		r, err := status.ParseReport([]byte(raw))
+		if err == nil && has {
+			err = contradicted(&r, beat)
+		}
 		if err != nil {
 			h.ReportProblem = err.Error()
 		} else {
@@ -145,7 +151,6 @@ func (b *Observer) readReports(ctx context.Context, s *Sight, now time.Time) {
 			seen = &seenReport{since: now}
 			b.reports[h.Name] = seen
 		}
-		beat, has := byNode[h.Name]
 		if beatsRead {
 			seen.see(raw, h.Report, beat, has, now)
 		} else {
@@ -160,6 +165,25 @@ func (b *Observer) readReports(ctx context.Context, s *Sight, now time.Time) {
 			delete(b.reports, name)
 		}
 	}
+	for name := range b.beats {
+		if s.Host(name) == nil {
+			delete(b.beats, name)
+		}
+	}
+}
+
+// speaks is swap.Host.Speaks. Heartbeats that could not be read say nothing new.
+func (b *Observer) speaks(name string, beat Heartbeat, has, read bool, now time.Time) bool {
+	seen := b.beats[name]
+	switch {
+	case read && !has:
+		delete(b.beats, name)
+		return false
+	case read && (seen == nil || seen.beat != beat):
+		seen = &seenBeat{beat: beat, moved: now}
+		b.beats[name] = seen
+	}
+	return seen != nil && now.Sub(seen.moved) <= 3*b.settings.Policy.Period
 }
 
 func (b *Observer) readStatus(ctx context.Context, s *Sight) {

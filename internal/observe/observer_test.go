@@ -129,7 +129,9 @@ func TestAReportThatWentAndCameBackIsSeenForTheFirstTime(t *testing.T) {
 
 // Safety rule 22: an older report that somebody puts back is a change and no news.
 func TestAnOlderReportPutBackIsNotFresh(t *testing.T) {
-	c := clustertest.New(three())
+	state := three()
+	state.Beats = nil // none says which one is the host's
+	c := clustertest.New(state)
 	b := observer(c)
 	put := func(after time.Duration, raw string) *observe.Sight {
 		t.Helper()
@@ -150,6 +152,100 @@ func TestAnOlderReportPutBackIsNotFresh(t *testing.T) {
 			t.Errorf("step %d: fresh %v, want %v", i, s.Host("n1").Fresh, step.fresh)
 		}
 	}
+}
+
+// Issue 3, bad input, and safety rule 24: a report with a counter or a boot that the
+// host's heartbeat has not come to is not the host's. It is named and nothing is
+// taken from it; the true one counts as soon as it is back.
+func TestAReportFromTheFutureIsNamedAndHeld(t *testing.T) {
+	for name, test := range map[string]struct {
+		raw   string
+		words string
+	}{
+		"a counter that the host has not come to": {report(1<<40, ""), "heartbeat has come to 7"},
+		"the largest counter":                     {strings.Replace(report(7, ""), `"counter":7`, `"counter":18446744073709551615`, 1), "heartbeat has come to 7"},
+		"a boot that nobody has seen":             {strings.Replace(report(8, ""), "b1", "b9", 1), `of boot "b9"`},
+		"a newer protocol":                        {strings.Replace(report(8, ""), `"protocol":1`, `"protocol":99`, 1), "protocol 99"},
+		"an older protocol":                       {strings.Replace(report(8, ""), `"protocol":1`, `"protocol":0`, 1), "protocol 0"},
+		"a step that nobody knows":                {report(8, `,"step":"teleport","phase":"running"`), `step "teleport"`},
+		"a phase that nobody knows":               {report(8, `,"step":"promote","phase":"soon"`), `phase "soon"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := clustertest.New(three())
+			b := observer(c)
+			look(t, b, 0)
+			c.Edit(beat("b1", "7", 1))
+			if !look(t, b, time.Second).Host("n1").Fresh {
+				t.Fatal("not fresh before")
+			}
+			c.Edit(func(s *clustertest.State) { s.Maps[fleet.ConfigMapActuators].Data["n1"] = test.raw })
+			for i := range 3 {
+				c.Edit(beat("b1", "7", 2+i)) // the daemon lives and beats
+				h := look(t, b, time.Duration(2+i)*time.Second).Host("n1")
+				if h.Fresh || h.Report != nil || !strings.Contains(h.ReportProblem, test.words) {
+					t.Errorf("fresh %v, report %v, problem %q, want %q", h.Fresh, h.Report, h.ReportProblem, test.words)
+				}
+				if !h.Speaks || h.ReadWithin != 0 {
+					t.Errorf("speaks %v, read within %s", h.Speaks, h.ReadWithin)
+				}
+			}
+			c.Edit(func(s *clustertest.State) { s.Maps[fleet.ConfigMapActuators].Data["n1"] = report(8, "") })
+			c.Edit(beat("b1", "8", 9))
+			if h := look(t, b, 9*time.Second).Host("n1"); !h.Fresh || h.Report == nil || h.ReportProblem != "" {
+				t.Errorf("the true one is back: fresh %v, report %v, problem %q", h.Fresh, h.Report, h.ReportProblem)
+			}
+		})
+	}
+}
+
+// A host writes its report first, then the heartbeat that vouches for it: what is
+// read in between holds, and one whose heartbeat has been late for a while as well.
+func TestAReportAheadOfItsHeartbeat(t *testing.T) {
+	for counter, fresh := range map[int]bool{8: true, 23: true, 24: false} {
+		c := clustertest.New(three())
+		b := observer(c)
+		look(t, b, 0)
+		c.Edit(func(s *clustertest.State) { s.Maps[fleet.ConfigMapActuators].Data["n1"] = report(counter, "") })
+		if h := look(t, b, time.Second).Host("n1"); h.Fresh != fresh {
+			t.Errorf("number %d after 7: fresh %v, %q", counter, h.Fresh, h.ReportProblem)
+		}
+		c.Edit(beat("b1", fmt.Sprint(counter), 1))
+		if h := look(t, b, 2*time.Second).Host("n1"); !h.Fresh {
+			t.Errorf("number %d, vouched for: %q", counter, h.ReportProblem)
+		}
+	}
+}
+
+// Safety rule 24: a host daemon that beats is not silent, whatever stands in the map.
+func TestAHostThatBeatsSpeaks(t *testing.T) {
+	c := clustertest.New(three())
+	b := observer(c)
+	speaks := func(after time.Duration, want bool) {
+		t.Helper()
+		if got := look(t, b, after).Host("n1").Speaks; got != want {
+			t.Errorf("after %s: speaks %v", after, got)
+		}
+	}
+	speaks(0, true) // nobody has looked for three periods yet
+	speaks(46*time.Second, false)
+	c.Edit(beat("b1", "9", 1)) // vouches for another report than the one that is there
+	speaks(50*time.Second, true)
+	c.Hook = func(call string) error {
+		if call == "Heartbeats" {
+			return errors.New("no answer")
+		}
+		return nil
+	}
+	speaks(60*time.Second, true)
+	speaks(96*time.Second, false)
+	c.Hook = nil
+	c.Edit(func(s *clustertest.State) {
+		delete(s.Maps, fleet.ConfigMapActuators)
+		s.Beats["n1"] = observe.Heartbeat{BootID: "b1", Counter: "10"}
+	})
+	speaks(97*time.Second, true)
+	c.Edit(func(s *clustertest.State) { delete(s.Beats, "n1") })
+	speaks(98*time.Second, false)
 }
 
 // Issue 2, bad input: documents that are wrong are named and stop nothing.

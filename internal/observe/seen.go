@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"fmt"
 	"strconv"
 	"time"
 
@@ -65,7 +66,8 @@ func (s *seenReport) stoppedAge(r *status.Report, now time.Time) time.Duration {
 func (s *seenReport) seeReport(raw string, r *status.Report, now time.Time) {
 	if s.looked && raw != s.raw {
 		// An older report put back, from a backup or by hand, is a change and no news.
-		if s.older(r) {
+		// Nor is one that cannot be read, or is not the host's: nobody knows who wrote it.
+		if r == nil || s.older(r) {
 			s.changed, s.since, s.last, s.before = false, now, time.Time{}, time.Time{}
 		} else {
 			s.news(now)
@@ -107,6 +109,33 @@ func (s *seenReport) see(raw string, r *status.Report, beat Heartbeat, has bool,
 		s.news(now)
 	}
 	s.beatLooked, s.beat = true, beat
+}
+
+// lead is how far a report may be ahead of its heartbeat: a host writes the report
+// first, and a heartbeat that could not be written is behind by every report since.
+const lead = 16
+
+// contradicted says what is wrong with a report whose heartbeat is of another boot,
+// or of a report long before it: the host has not come to such a boot or counter, so
+// that this is not its word (safety rule 24). A heartbeat that is a moment late says
+// the same, and holds for that moment.
+func contradicted(r *status.Report, h Heartbeat) error {
+	counter, err := strconv.ParseUint(h.Counter, 10, 64)
+	switch {
+	case err != nil || h.BootID == "":
+		return nil // it vouches for nothing
+	case h.BootID != r.BootID:
+		return fmt.Errorf("report: of boot %q, and the host's heartbeat is of boot %q: it is not what the host daemon says now", r.BootID, h.BootID)
+	case r.Counter > counter && r.Counter-counter > lead:
+		return fmt.Errorf("report: number %d, and the host's heartbeat has come to %d: it is not what the host daemon says now", r.Counter, counter)
+	}
+	return nil
+}
+
+// seenBeat is a host's heartbeat and when it was last seen to move, or first seen.
+type seenBeat struct {
+	beat  Heartbeat
+	moved time.Time
 }
 
 func vouches(h Heartbeat, r *status.Report) bool {

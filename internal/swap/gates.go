@@ -2,6 +2,7 @@ package swap
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -347,7 +348,7 @@ func (v *view) standbyGates(in *Host) []status.Reason {
 	}
 	switch {
 	case in.ReportProblem != "":
-		return append(rs, reason(CodeBadReport, in.Name, "the report of %s cannot be read: %s", in.Name, in.ReportProblem))
+		return append(rs, badReport(in))
 	case in.Report == nil:
 		return append(rs, reason(CodeNoHostDaemon, in.Name, "%s has no host daemon: it never reported", in.Name))
 	case !in.Fresh:
@@ -357,11 +358,37 @@ func (v *view) standbyGates(in *Host) []status.Reason {
 	if r.Role != fleet.RoleAgent {
 		rs = append(rs, reason(CodeWrongRole, in.Name, "the role file of %s says %q, not agent", in.Name, r.Role))
 	}
-	if skew := time.Duration(r.SkewMS) * time.Millisecond; skew.Abs() > v.p.MaxSkew {
-		rs = append(rs, reason(CodeSkew, in.Name, "the clock of %s is %s off the API server's; at most %s are allowed", in.Name, skew, v.p.MaxSkew))
+	if s := Skewed(in, v.o.Now, v.p.MaxSkew); s != "" {
+		rs = append(rs, reason(CodeSkew, in.Name, "%s; at most %s are allowed", s, v.p.MaxSkew))
 	}
 	rs = append(rs, readiness(in, r.Preflight, "a server")...)
 	return append(rs, v.reachGates(in)...)
+}
+
+// Skewed says how far a host's clock is off the API server's when that is more than
+// most: as the host itself measured it, or by a report that is from the future. Empty
+// when it is not; a report may be old by now, which says nothing of its clock.
+func Skewed(h *Host, now time.Time, most time.Duration) string {
+	r := h.Report
+	if r == nil {
+		return ""
+	}
+	// As a Duration a number from nowhere would wrap round to a small one.
+	if ms := most.Milliseconds(); r.SkewMS > ms || r.SkewMS < -ms {
+		return fmt.Sprintf("the clock of %s is %s off the API server's", h.Name, milliseconds(r.SkewMS))
+	}
+	if ahead := r.At.Sub(now); ahead > most {
+		return fmt.Sprintf("the report of %s is of %s, by the API server's clock it is %s", h.Name, r.At.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	}
+	return ""
+}
+
+// milliseconds are written like a Duration where they fit into one.
+func milliseconds(n int64) string {
+	if d := time.Duration(n) * time.Millisecond; d/time.Millisecond == time.Duration(n) {
+		return d.String()
+	}
+	return fmt.Sprintf("%d ms", n)
 }
 
 // reachGates: every voter has dialled the standby's peer port (safety rule 17).

@@ -1,6 +1,7 @@
 package swap
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -58,14 +59,18 @@ func TestGatesOfASwapThatHasNotBegun(t *testing.T) {
 			g.host(4).Node.Labels[fleet.LabelEtcd] = "true"
 			g.host(4).Node.Annotations[fleet.AnnotationEtcdRemovedName] = "n4-0badbeef"
 		})},
-		"a lagging condition of a voter does not hold a swap": {given: calm().with(func(g *given) { g.host(2).Node.EtcdIsVoter = "False" })},
-		"four voters without a swap are named":                {given: calm().lists(four(), 1, 2, 3, 4), want: []string{CodeEvenVoters, CodeAlreadyAVoter}},
-		"an old etcd is refused (rule 9)":                     {given: calm().with(func(g *given) { g.host(3).Report.Etcd.Version = "3.6.3" }), want: []string{CodeEtcdVersion}},
-		"an etcd whose version nobody knows is refused":       {given: calm().with(func(g *given) { g.host(3).Report.Etcd.Version = "" }), want: []string{CodeEtcdVersion}},
-		"an upgrade under way is refused (rule 9)":            {given: calm().with(func(g *given) { g.host(3).Report.K3sVersion = "v1.35.0+k3s1" }), want: []string{CodeK3sVersions}},
-		"a standby the operator cordoned is no candidate":     {given: calm().with(func(g *given) { g.host(4).Node.Unschedulable = true }), want: []string{CodeOperatorCordon}},
-		"a standby with a wrong clock is refused (rule 22)":   {given: calm().with(func(g *given) { g.host(4).Report.SkewMS = -45_000 }), want: []string{CodeSkew}},
-		"a standby that never checked itself is refused":      {given: calm().with(func(g *given) { g.host(4).Report.Preflight = nil }), want: []string{CodeNotStaged}},
+		"a lagging condition of a voter does not hold a swap":             {given: calm().with(func(g *given) { g.host(2).Node.EtcdIsVoter = "False" })},
+		"four voters without a swap are named":                            {given: calm().lists(four(), 1, 2, 3, 4), want: []string{CodeEvenVoters, CodeAlreadyAVoter}},
+		"an old etcd is refused (rule 9)":                                 {given: calm().with(func(g *given) { g.host(3).Report.Etcd.Version = "3.6.3" }), want: []string{CodeEtcdVersion}},
+		"an etcd whose version nobody knows is refused":                   {given: calm().with(func(g *given) { g.host(3).Report.Etcd.Version = "" }), want: []string{CodeEtcdVersion}},
+		"an upgrade under way is refused (rule 9)":                        {given: calm().with(func(g *given) { g.host(3).Report.K3sVersion = "v1.35.0+k3s1" }), want: []string{CodeK3sVersions}},
+		"a standby the operator cordoned is no candidate":                 {given: calm().with(func(g *given) { g.host(4).Node.Unschedulable = true }), want: []string{CodeOperatorCordon}},
+		"a standby with a wrong clock is refused (rule 22)":               {given: calm().with(func(g *given) { g.host(4).Report.SkewMS = -45_000 }), want: []string{CodeSkew}},
+		"a standby with a clock from nowhere is refused":                  {given: calm().with(func(g *given) { g.host(4).Report.SkewMS = math.MaxInt64 }), want: []string{CodeSkew}},
+		"a standby whose report is from the future is refused (rule 22)":  {given: calm().with(func(g *given) { g.host(4).Report.At = g.Now.Add(time.Hour) }), want: []string{CodeSkew}},
+		"a report that has been true for an hour says nothing of a clock": {given: calm().with(func(g *given) { g.host(4).Report.At = g.Now.Add(-time.Hour) })},
+		"a staying voter and an outgoing one may have a wrong clock":      {given: calm().with(func(g *given) { g.host(1).Report.SkewMS, g.host(2).Report.SkewMS = 300_000, -400_000 })},
+		"a standby that never checked itself is refused":                  {given: calm().with(func(g *given) { g.host(4).Report.Preflight = nil }), want: []string{CodeNotStaged}},
 		"every problem of the preflight is named (rule 17)": {given: calm().with(func(g *given) {
 			g.host(4).Report.Preflight = &status.Preflight{Problems: []status.Problem{{Code: "NotStaged", Sentence: "no server.yaml"}, {Code: "DiskFull", Sentence: "1 GiB free"}}}
 		}), want: []string{"NotStaged", "DiskFull"}},

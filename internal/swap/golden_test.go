@@ -256,6 +256,18 @@ func cases() []decision {
 		{name: "a step-down that failed with etcd down goes on to the removal", row: "RemovalAsked", given: steppingDown().reported(1, fleet.StepStepDown, fleet.PhaseFailed).leader(2).with(func(g *given) { g.host(1).Report.Etcd.Linearizable = false })},
 		{name: "the removal waits for the step-down report", row: "StepDownWait", given: steppingDown()},
 		{name: "a NotReady outgoing voter whose daemon speaks is waited for", row: "StepDownWait", given: steppingDown().with(func(g *given) { g.host(1).Node.Ready = false })},
+		{name: "an outgoing host whose report cannot be used is not taken for dead", row: "StepDownWait", given: steppingDown().with(func(g *given) {
+			h := g.host(1)
+			h.Node.Ready, h.Fresh, h.Report, h.ReportProblem, h.Speaks = false, false, nil, "report: number 900, and the host's heartbeat has come to 8: it is not what the host daemon says now", true
+		})},
+		{name: "a candidate whose report is of an older daemon is named while it joins", row: "JoinWait", given: promoting().with(func(g *given) {
+			h := g.host(4)
+			h.Fresh, h.Report, h.ReportProblem, h.Speaks = false, nil, "report: protocol 0, this program speaks 1", true
+		})},
+		{name: "a staying voter with a daemon of another version holds the removal", row: "RemovalHeld", given: steppedDown().with(func(g *given) {
+			h := g.host(2)
+			h.Fresh, h.Report, h.ReportProblem, h.Speaks = false, nil, "report: protocol 2, this program speaks 1", true
+		})},
 		{name: "a silent daemon on a Ready Node is waited for", row: "StepDownWait", given: steppingDown().with(func(g *given) { g.host(1).Fresh = false })},
 		{name: "the removal is held while a staying voter is not healthy", row: "RemovalHeld", given: steppedDown().with(func(g *given) { g.host(3).Node.Ready = false })},
 		{name: "the removal is held while the outgoing voter leads", row: "RemovalHeld", given: steppedDown().leader(1)},

@@ -72,7 +72,7 @@ func whyNoList(name string, h *Host) status.Reason {
 	case h == nil:
 		return reason(CodeNodeGone, name, "%s is a voter and has no Node", name)
 	case h.ReportProblem != "":
-		return reason(CodeBadReport, name, "the report of %s cannot be read: %s", name, h.ReportProblem)
+		return badReport(h)
 	case h.Report == nil:
 		return reason(CodeNoHostDaemon, name, "%s has no host daemon: it never reported", name)
 	case !h.Fresh:
@@ -83,6 +83,11 @@ func whyNoList(name string, h *Host) status.Reason {
 		return reason(CodeEtcdDown, name, "etcd on %s does not answer a linearizable read: %s", name, orNone(h.Report.Etcd.Error))
 	}
 	return reason(CodeNoLists, name, "%s reports an empty member list", name)
+}
+
+// badReport: there is a report, and nothing can be taken from it.
+func badReport(h *Host) status.Reason {
+	return reason(CodeBadReport, h.Name, "the report of %s cannot be used: %s", h.Name, h.ReportProblem)
 }
 
 func sameMembers(a, b []status.Member) bool {

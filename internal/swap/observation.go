@@ -64,7 +64,7 @@ type Host struct {
 	Node Node   `json:"node"`
 
 	// Report is nil when the host has none; ReportProblem says what is wrong
-	// with one that cannot be read.
+	// with one that cannot be read, or that its heartbeat contradicts.
 	Report        *status.Report `json:"report,omitempty"`
 	ReportProblem string         `json:"report_problem,omitempty"`
 	// Fresh: the report, or a heartbeat that vouches for just this report, has
@@ -72,6 +72,10 @@ type Host struct {
 	// clock. ReportAge is how long ago that change was seen.
 	Fresh     bool          `json:"fresh,omitempty"`
 	ReportAge time.Duration `json:"report_age,omitempty"`
+	// Speaks: the host's heartbeat has moved within three periods, whatever it vouches
+	// for, or this controller has not looked for longer. A host daemon that speaks is
+	// not silent, though nobody can tell what it says (safety rule 24).
+	Speaks bool `json:"speaks,omitempty"`
 	// ReadWithin is how long ago the news before the last was seen. The pass that the
 	// last one tells of began after that news was written: so whatever was seen in a
 	// look before it was true before the pass began. Zero when there were no two: one

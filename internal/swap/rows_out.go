@@ -75,7 +75,7 @@ func (v *view) plusOneGates() []status.Reason {
 
 // dead: the Node is NotReady and its host daemon is silent (R-E2-22). Either
 // alone proves nothing: an etcd-only server's Node is NotReady by design.
-func (v *view) dead(h *Host) bool { return h == nil || (!h.Node.Ready && !h.Fresh) }
+func (v *view) dead(h *Host) bool { return h == nil || (!h.Node.Ready && !h.Fresh && !h.Speaks) }
 
 // stepDown orders OUT to etcd alone, with the voter that shall lead meanwhile
 // (safety rule 8).
@@ -186,8 +186,11 @@ func (v *view) steppedDown() bool {
 }
 
 func (v *view) silence(h *Host) []status.Reason {
-	if h.Fresh {
+	switch {
+	case h == nil || h.Fresh:
 		return nil
+	case h.ReportProblem != "":
+		return []status.Reason{badReport(h)}
 	}
 	return []status.Reason{reason(CodeSilent, h.Name, "the host daemon of %s is silent", h.Name)}
 }
@@ -267,7 +270,9 @@ func finishRows() []Row {
 				return v.rec.In + " votes; " + v.rec.Out + " is left to return by itself, and its clean-up stays owed"
 			}},
 		{From: Finish, To: Finish, Code: "FinishWait",
-			waits: func(v *view) []status.Reason { return v.hostReason(v.out, fleet.StepFinishDemote) },
-			say:   func(v *view) string { return v.rec.Out + " becomes an agent" }},
+			waits: func(v *view) []status.Reason {
+				return append(v.hostReason(v.out, fleet.StepFinishDemote), v.silence(v.out)...)
+			},
+			say: func(v *view) string { return v.rec.Out + " becomes an agent" }},
 	}
 }

@@ -48,7 +48,8 @@ func promoteRows() []Row {
 			}},
 		{From: Promote, To: Settle, Code: "JoinWait",
 			waits: func(v *view) []status.Reason {
-				return append(slices.Clone(v.list.problems), v.hostReason(v.in, fleet.StepPromote)...)
+				rs := append(slices.Clone(v.list.problems), v.hostReason(v.in, fleet.StepPromote)...)
+				return append(rs, v.silence(v.in)...)
 			},
 			say: func(v *view) string { return v.rec.In + " is joining" }},
 	}
