@@ -22,6 +22,18 @@ const (
 	memory    = 24 << 20
 )
 
+// clockOff is how far a host's wall clock is off, in the binary that the lab links for
+// one host of it: the hosts of a machine share its clock. It is empty in every other.
+var clockOff string
+
+func now() time.Time {
+	off, err := time.ParseDuration(clockOff)
+	if err != nil {
+		return time.Now()
+	}
+	return time.Now().Add(off)
+}
+
 func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
@@ -30,7 +42,7 @@ func main() {
 		debug.SetMemoryLimit(memory)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	e := env.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: time.Now}
+	e := env.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: now}
 	d := cli.Production()
 	d.More = append(d.More, hostcmd.New(e, hostcmd.Production()))
 	code := cli.Run(ctx, os.Args[1:], e, d)

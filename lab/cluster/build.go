@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/exadev/regrade/lab/host"
 )
@@ -92,6 +93,17 @@ func Build(ctx context.Context, withRegrade bool, logf func(string, ...any)) (Bi
 		return Binaries{}, err
 	}
 	return b, nil
+}
+
+// WrongClock is a regrade whose wall clock is off by so much, as a path on the machine:
+// all hosts share the machine's clock, so that one host's can only be wrong to a program of its own.
+func (c *Cluster) WrongClock(ctx context.Context, off time.Duration) (string, error) {
+	root, err := moduleRoot(ctx)
+	if err != nil {
+		return "", err
+	}
+	out := filepath.Join(c.Lab.Dir(), "regrade-"+off.String())
+	return out, goBuild(ctx, filepath.Dir(root), out, "-ldflags", "-s -w -X main.clockOff="+off.String(), "./cmd/regrade")
 }
 
 func goBuild(ctx context.Context, dir, out string, args ...string) error {

@@ -22,11 +22,18 @@ type Proxy struct {
 	count  int           // pieces sent since arm
 	at     int           // hold from this piece on, 0 for never
 	caught chan struct{}
+	late   time.Duration         // by which what the program sends arrives later
+	closed bool                  // nothing is let in
+	conns  map[net.Conn]struct{} // of the program
 }
+
+// greeting is how many pieces at the beginning of a connection are never late: those
+// of its handshake, so that it is requests that are slow.
+const greeting = 3
 
 // NewProxy makes one door for each host's port. It goes with the lab.
 func NewProxy(lab *host.Lab, port int, hosts ...*host.Host) (*Proxy, error) {
-	p := &Proxy{open: make(chan struct{})}
+	p := &Proxy{open: make(chan struct{}), conns: map[net.Conn]struct{}{}}
 	close(p.open)
 	for _, h := range hosts {
 		var l net.Listener
@@ -85,6 +92,53 @@ func (p *Proxy) Release() {
 	}
 }
 
+// Slow lets what the program sends arrive so much later from now on, in its order, each
+// piece on its own: a request takes at least as long. Zero ends it.
+func (p *Proxy) Slow(late time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.late = late
+}
+
+// Refuse ends every connection, and each new one at once, until Admit.
+func (p *Proxy) Refuse() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for c := range p.conns {
+		_ = c.Close()
+	}
+}
+
+// Admit ends Refuse.
+func (p *Proxy) Admit() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = false
+}
+
+// enter notes a connection of the program; false when none is let in.
+func (p *Proxy) enter(c net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.conns[c] = struct{}{}
+	}
+	return !p.closed
+}
+
+func (p *Proxy) leave(c net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, c)
+}
+
+func (p *Proxy) lateness() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.late
+}
+
 // gate is open while bytes may pass; each piece sent asks it.
 func (p *Proxy) gate() <-chan struct{} {
 	p.mu.Lock()
@@ -106,6 +160,10 @@ func (p *Proxy) serve(lab *host.Lab, l net.Listener, to string) {
 		}
 		go func() {
 			defer func() { _ = from.Close() }()
+			if !p.enter(from) {
+				return
+			}
+			defer p.leave(from)
 			<-p.gateOfNew()
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 			server, err := lab.DialContext(ctx, "tcp", to)
@@ -118,7 +176,7 @@ func (p *Proxy) serve(lab *host.Lab, l net.Listener, to string) {
 				p.pass(from, server, p.gateOfNew)
 				_ = from.Close()
 			}()
-			p.pass(server, from, p.gate)
+			p.passLate(server, from)
 		}()
 	}
 }
@@ -139,6 +197,41 @@ func (p *Proxy) pass(to, from net.Conn, gate func() <-chan struct{}) {
 			if _, err := to.Write(piece[:n]); err != nil {
 				return
 			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// passLate is pass for what the program sends, each piece as late as Slow says.
+func (p *Proxy) passLate(to, from net.Conn) {
+	type piece struct {
+		due  time.Time
+		data []byte
+	}
+	queue := make(chan piece, 1024)
+	var sender sync.WaitGroup
+	sender.Go(func() {
+		for x := range queue {
+			time.Sleep(time.Until(x.due))
+			if _, err := to.Write(x.data); err != nil {
+				_ = from.Close()
+			}
+		}
+	})
+	defer sender.Wait()
+	defer close(queue)
+	buffer := make([]byte, 64<<10)
+	for n := 0; ; n++ {
+		read, err := from.Read(buffer)
+		if read > 0 {
+			<-p.gate()
+			x := piece{due: time.Now(), data: append([]byte(nil), buffer[:read]...)}
+			if n >= greeting {
+				x.due = x.due.Add(p.lateness())
+			}
+			queue <- x
 		}
 		if err != nil {
 			return
