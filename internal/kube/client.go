@@ -86,6 +86,14 @@ func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, RequestTimeout)
 }
 
+// each is one request of several: each has its own time, so that a server that takes
+// most of it for every answer is slow and no more (safety rule 23).
+func each(ctx context.Context, request func(context.Context) error) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	return request(ctx)
+}
+
 // Nodes implements observe.Cluster.
 func (k *Client) Nodes(ctx context.Context) ([]observe.Node, error) {
 	ctx, cancel := bounded(ctx)

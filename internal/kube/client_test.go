@@ -183,6 +183,7 @@ func TestEvictionAnswers(t *testing.T) {
 		"two budgets":     {apierrors.NewInternalError(errors.New("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")), "more than one", false},
 		"gone":            {apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "p"), "", false},
 		"another pod now": {apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "p", errors.New("uid")), "", false},
+		"a busy server":   {apierrors.NewTooManyRequests("too many requests, please try again later", 1), "", true},
 		"forbidden":       {apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p", errors.New("no")), "", true},
 	} {
 		t.Run(name, func(t *testing.T) {

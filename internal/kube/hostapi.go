@@ -268,11 +268,11 @@ func (h *HostAPI) follow(ctx context.Context, version string) {
 	}
 	o := options("", "")
 	o.Raw.ResourceVersion = version
-	w, err := c.Client.Watch(ctx, &corev1.NodeList{}, o)
+	w, end, err := begin(ctx, c.Client, &corev1.NodeList{}, o)
 	if err != nil {
 		return
 	}
-	defer w.Stop()
+	defer end()
 	for {
 		select {
 		case <-ctx.Done():

@@ -55,6 +55,8 @@ func (k *Client) evict(ctx context.Context, pod observe.Pod, dryRun []string) (s
 		uid := types.UID(pod.UID)
 		e.DeleteOptions.Preconditions = &metav1.Preconditions{UID: &uid}
 	}
+	// 429 is a budget's answer where it names one, else that of a server that has too
+	// much to do: nothing is known then.
 	err := k.c.SubResource("eviction").Create(ctx, p, e, &client.SubResourceCreateOptions{
 		CreateOptions: client.CreateOptions{DryRun: dryRun},
 	})
@@ -62,7 +64,7 @@ func (k *Client) evict(ctx context.Context, pod observe.Pod, dryRun []string) (s
 	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		// Gone, or another pod by now under the same name.
 		return "", nil
-	case apierrors.IsTooManyRequests(err), strings.Contains(err.Error(), "more than one PodDisruptionBudget"):
+	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause), strings.Contains(err.Error(), "more than one PodDisruptionBudget"):
 		return refusal(err), nil
 	}
 	return "", fmt.Errorf("evict pod %s/%s: %w", pod.Namespace, pod.Name, err)

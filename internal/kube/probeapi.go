@@ -131,8 +131,6 @@ func (p *ProbeAPI) did(err error) error { return did(&Connection{Transport: p.t}
 
 // beat writes a heartbeat Lease: one patch, and a create the first time.
 func beat(ctx context.Context, c client.Client, namespace, prefix, component, node string, b hostapi.Beat) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	at := metav1.NewMicroTime(b.At)
 	l := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
@@ -151,9 +149,11 @@ func beat(ctx context.Context, c client.Client, namespace, prefix, component, no
 	}
 	name := l.Namespace + "/" + l.Name
 	patched := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.Namespace, Name: l.Name}}
-	err = c.Patch(ctx, patched, client.RawPatch(types.MergePatchType, patch))
+	err = each(ctx, func(ctx context.Context) error {
+		return c.Patch(ctx, patched, client.RawPatch(types.MergePatchType, patch))
+	})
 	if apierrors.IsNotFound(err) {
-		if err := c.Create(ctx, l); err != nil {
+		if err := each(ctx, func(ctx context.Context) error { return c.Create(ctx, l) }); err != nil {
 			return fmt.Errorf("create Lease %s: %w", name, err)
 		}
 		return nil

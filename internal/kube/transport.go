@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,13 +20,15 @@ import (
 // A server that could not be reached, that answered nothing in time, or that
 // answered with an error of its own, is left for the next one that answers an authenticated /readyz: an etcd-only server
 // answers TLS and /ping, and a removed one may answer from its cache (safety
-// rule 23). With one server nothing is asked first.
+// rule 23). With one server nothing is asked first. When all of them took too long
+// to say so, the next one asked is given the whole time of a request: a slow API is an API.
 type Transport struct {
 	servers []*url.URL
 
 	mu      sync.Mutex
 	current int
 	proven  bool // the current server answered since it was last doubted
+	patient bool // none answered /readyz in time when all were asked
 
 	date     atomic.Int64 // unix seconds, zero before the first answer
 	requests atomic.Int64
@@ -84,9 +87,11 @@ func (r *route) RoundTrip(req *http.Request) (*http.Response, error) {
 	var err error
 	for range r.t.servers {
 		var i int
+		before := time.Now()
 		if i, err = r.pick(req); err != nil {
 			break
 		}
+		probe := time.Since(before)
 		var resp *http.Response
 		resp, err = r.send(req, i)
 		if err == nil {
@@ -94,6 +99,9 @@ func (r *route) RoundTrip(req *http.Request) (*http.Response, error) {
 				r.t.doubt(i) // it has lost its etcd, perhaps; the next request asks first
 			}
 			return resp, nil
+		}
+		if req.Context().Err() != nil && probe > readyTimeout/2 {
+			break // it has just said that it is ready, and that took the request's time
 		}
 		r.t.doubt(i)
 		if !neverLeft(err) || req.Context().Err() != nil || !rewind(req) {
@@ -133,7 +141,10 @@ func (r *route) send(req *http.Request, i int) (*http.Response, error) {
 func (r *route) pick(req *http.Request) (int, error) {
 	t := r.t
 	t.mu.Lock()
-	i, proven := t.current, t.proven
+	i, proven, limit := t.current, t.proven, readyTimeout
+	if t.patient {
+		limit = RequestTimeout
+	}
 	t.mu.Unlock()
 	if proven || len(t.servers) == 1 {
 		return i, nil
@@ -141,10 +152,10 @@ func (r *route) pick(req *http.Request) (int, error) {
 	var errs []error
 	for n := range t.servers {
 		j := (i + n) % len(t.servers)
-		err := r.ready(req, j)
+		err := r.ready(req, j, limit)
 		if err == nil {
 			t.mu.Lock()
-			t.current, t.proven = j, true
+			t.current, t.proven, t.patient = j, true, false
 			t.mu.Unlock()
 			return j, nil
 		}
@@ -157,6 +168,7 @@ func (r *route) pick(req *http.Request) (int, error) {
 	// in front does not use up every request's time.
 	t.mu.Lock()
 	t.current = (i + len(errs)) % len(t.servers)
+	t.patient = slices.ContainsFunc(errs, func(err error) bool { return errors.Is(err, context.DeadlineExceeded) })
 	t.mu.Unlock()
 	return 0, fmt.Errorf("no API server is ready: %w", errors.Join(errs...))
 }
@@ -164,8 +176,8 @@ func (r *route) pick(req *http.Request) (int, error) {
 // readyTimeout leaves room for a second server within one request's time.
 const readyTimeout = 2 * time.Second
 
-func (r *route) ready(req *http.Request, i int) error {
-	ctx, cancel := context.WithTimeout(req.Context(), readyTimeout)
+func (r *route) ready(req *http.Request, i int, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(req.Context(), limit)
 	defer cancel()
 	probe, err := http.NewRequestWithContext(ctx, http.MethodGet, r.t.servers[i].JoinPath("readyz").String(), nil)
 	if err != nil {

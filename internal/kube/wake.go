@@ -46,9 +46,9 @@ func options(namespace, field string) *client.ListOptions {
 func (k *Client) watch(ctx context.Context, wake chan<- struct{}, list client.ObjectList, o *client.ListOptions) {
 	seen := map[string]uint64{}
 	for ctx.Err() == nil {
-		if w, err := k.c.Watch(ctx, list, o); err == nil {
+		if w, end, err := begin(ctx, k.c, list, o); err == nil {
 			drainWatch(ctx, w, seen, wake)
-			w.Stop()
+			end()
 		}
 		pause := time.NewTimer(rewatchAfter)
 		select {
@@ -57,6 +57,29 @@ func (k *Client) watch(ctx context.Context, wake chan<- struct{}, list client.Ob
 		}
 		pause.Stop()
 	}
+}
+
+// begin begins a watch. A server answers within the time of a request, and ends the
+// watch by itself after watchSeconds: one that does neither is given up here, for a
+// watch that nobody answers would never be begun again.
+func begin(ctx context.Context, c client.WithWatch, list client.ObjectList, o *client.ListOptions) (w watch.Interface, end func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	late := time.AfterFunc(RequestTimeout, cancel)
+	w, err = c.Watch(ctx, list, o)
+	if inTime := late.Stop(); err != nil || !inTime {
+		cancel()
+		if err == nil {
+			w.Stop()
+			err = context.DeadlineExceeded
+		}
+		return nil, nil, fmt.Errorf("begin a watch: %w", err)
+	}
+	over := time.AfterFunc(watchSeconds*time.Second+RequestTimeout, cancel)
+	return w, func() {
+		over.Stop()
+		w.Stop()
+		cancel()
+	}, nil
 }
 
 func drainWatch(ctx context.Context, w watch.Interface, seen map[string]uint64, wake chan<- struct{}) {

@@ -39,29 +39,25 @@ func leaseKey() client.ObjectKey {
 
 // PutLease implements execute.Cluster.
 func (k *Client) PutLease(ctx context.Context, version string, o lease.Lease) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.LeaseNamespace, Name: fleet.LeaseName}}
 	if version == "" {
 		intoLease(o, l)
-		return written("create Lease "+leaseKey().String(), k.c.Create(ctx, l))
+		return written("create Lease "+leaseKey().String(), each(ctx, func(ctx context.Context) error { return k.c.Create(ctx, l) }))
 	}
-	if err := k.c.Get(ctx, leaseKey(), l); err != nil {
+	if err := each(ctx, func(ctx context.Context) error { return k.c.Get(ctx, leaseKey(), l) }); err != nil {
 		return written("get Lease "+leaseKey().String(), err)
 	}
 	if l.ResourceVersion != version {
 		return fmt.Errorf("update Lease %s: %w", leaseKey(), execute.ErrConflict)
 	}
 	intoLease(o, l)
-	return written("update Lease "+leaseKey().String(), k.c.Update(ctx, l))
+	return written("update Lease "+leaseKey().String(), each(ctx, func(ctx context.Context) error { return k.c.Update(ctx, l) }))
 }
 
 // PatchNode implements execute.Cluster.
 func (k *Client) PatchNode(ctx context.Context, name, version string, p execute.NodePatch) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	var n corev1.Node
-	if err := k.c.Get(ctx, client.ObjectKey{Name: name}, &n); err != nil {
+	if err := each(ctx, func(ctx context.Context) error { return k.c.Get(ctx, client.ObjectKey{Name: name}, &n) }); err != nil {
 		return written("get node "+name, err)
 	}
 	if n.ResourceVersion != version {
@@ -70,7 +66,7 @@ func (k *Client) PatchNode(ctx context.Context, name, version string, p execute.
 	old := n.DeepCopy()
 	apply(&n, p)
 	patch := client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{})
-	return written("patch node "+name, k.c.Patch(ctx, &n, patch))
+	return written("patch node "+name, each(ctx, func(ctx context.Context) error { return k.c.Patch(ctx, &n, patch) }))
 }
 
 func apply(n *corev1.Node, p execute.NodePatch) {
@@ -117,8 +113,6 @@ func merged(have map[string]string, want map[string]*string) map[string]string {
 
 // PatchConfigMap implements execute.Cluster.
 func (k *Client) PatchConfigMap(ctx context.Context, name, version string, keys map[string]*string) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	what := fmt.Sprintf("ConfigMap %s/%s", k.namespace, name)
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: k.namespace, Name: name}}
 	body := map[string]any{}
@@ -135,7 +129,7 @@ func (k *Client) PatchConfigMap(ctx context.Context, name, version string, keys 
 	// No key to set means: make it. The controller may create the report map and
 	// not patch it (R-E2-12), so that a patch first would be its last.
 	if len(keys) > 0 || version != "" {
-		err = k.c.Patch(ctx, cm, client.RawPatch(types.MergePatchType, raw))
+		err = each(ctx, func(ctx context.Context) error { return k.c.Patch(ctx, cm, client.RawPatch(types.MergePatchType, raw)) })
 		if !apierrors.IsNotFound(err) || version != "" {
 			return written("patch "+what, err)
 		}
@@ -148,7 +142,7 @@ func (k *Client) PatchConfigMap(ctx context.Context, name, version string, keys 
 			fresh.Data[key] = *v
 		}
 	}
-	return written("create "+what, k.c.Create(ctx, fresh))
+	return written("create "+what, each(ctx, func(ctx context.Context) error { return k.c.Create(ctx, fresh) }))
 }
 
 // written turns the API's ways of saying "not what you read" into ErrConflict.
