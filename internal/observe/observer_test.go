@@ -216,6 +216,32 @@ func TestAReportAheadOfItsHeartbeat(t *testing.T) {
 	}
 }
 
+// A daemon that starts again after its host's clock was put back begins its counter
+// below the former one: once its heartbeat has vouched for that it counts as before.
+func TestACounterThatWentBackWithTheClock(t *testing.T) {
+	c := clustertest.New(three())
+	b := observer(c)
+	look(t, b, 0)
+	for i, counter := range []int{900, 901, 300, 301, 302} {
+		c.Edit(func(s *clustertest.State) { s.Maps[fleet.ConfigMapActuators].Data["n1"] = report(counter, "") })
+		c.Edit(beat("b1", fmt.Sprint(counter), 1+2*i))
+		h := look(t, b, time.Duration(1+2*i)*time.Second).Host("n1")
+		if !h.Fresh {
+			t.Errorf("number %d is not fresh: %q", counter, h.ReportProblem)
+		}
+		// A report that goes on from the one before keeps what is known of its pass.
+		if goesOn := i == 1 || i > 2; goesOn && h.ReadWithin == 0 {
+			t.Errorf("number %d: nothing says when its pass began", counter)
+		}
+		c.Edit(beat("b1", fmt.Sprint(counter), 2+2*i))
+		look(t, b, time.Duration(2+2*i)*time.Second)
+	}
+	c.Edit(func(s *clustertest.State) { s.Maps[fleet.ConfigMapActuators].Data["n1"] = report(301, "") })
+	if h := look(t, b, 20*time.Second).Host("n1"); h.Fresh {
+		t.Error("an older report put back is fresh")
+	}
+}
+
 // Safety rule 24: a host daemon that beats is not silent, whatever stands in the map.
 func TestAHostThatBeatsSpeaks(t *testing.T) {
 	c := clustertest.New(three())

@@ -106,6 +106,9 @@ func (s *seenReport) see(raw string, r *status.Report, beat Heartbeat, has bool,
 		beat = Heartbeat{}
 	}
 	if s.beatLooked && has && beat != s.beat && vouches(beat, r) {
+		// It is the host's own, though its number may have gone back with the host's clock.
+		s.boot, s.counter = r.BootID, r.Counter
+		delete(s.former, r.BootID)
 		s.news(now)
 	}
 	s.beatLooked, s.beat = true, beat
