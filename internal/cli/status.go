@@ -26,7 +26,7 @@ func newStatus(e env.Env, d Deps) *cobra.Command {
 status.json as it stands; its schema is internal/status/schemas/status.json.
 With --watch it prints again whenever something but the time has changed, on a
 terminal in the same place; what keeps it from reading is printed once, and it
-goes on.`,
+goes on. A status that no controller has renewed for two minutes is said to be old.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := env.Read(cmd, e.Getenv); err != nil {
@@ -67,7 +67,7 @@ func readStatus(ctx context.Context, cluster Cluster) (status.Status, string, er
 const clear = "\x1b[H\x1b[2J\x1b[3J"
 
 func showStatus(ctx context.Context, cluster Cluster, e env.Env, out output, watch bool, look time.Duration) error {
-	last, failing := "", ""
+	last, failing, old := "", "", false
 	for {
 		st, raw, err := readStatus(ctx, cluster)
 		if now := withoutTime(st); err == nil && now != last {
@@ -77,6 +77,14 @@ func showStatus(ctx context.Context, cluster Cluster, e env.Env, out output, wat
 			}
 			if err := printStatus(e, st, raw, out); err != nil {
 				return err
+			}
+		}
+		if age := cluster.Date().Sub(st.At); err == nil {
+			if now := age >= quietFor; now != old {
+				if old = now; old {
+					_, _ = fmt.Fprintf(e.Err, "regrade: this status is %s old: no controller has published since; is the Deployment %s running, and does it reach the API?\n",
+						age.Round(time.Second), fleet.LeaseHolder)
+				}
 			}
 		}
 		if !watch {

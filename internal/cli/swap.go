@@ -153,8 +153,7 @@ func (a *asker) ask(ctx context.Context, b *observe.Observer) (answer Answer, be
 	if err != nil {
 		return answer, "", err
 	}
-	err = a.cluster.PatchConfigMap(ctx, fleet.ConfigMapStatus, sight.StatusVersion, map[string]*string{fleet.KeyRequest: new(string(raw))})
-	if err != nil {
+	if err := a.record(ctx, sight.StatusVersion, string(raw)); err != nil {
 		return answer, "", fmt.Errorf("record the request: %w", err)
 	}
 	answer.Accepted, answer.asked = true, sight.Now
@@ -162,6 +161,23 @@ func (a *asker) ask(ctx context.Context, b *observe.Observer) (answer Answer, be
 		before = sight.Status.LastSwap.ID
 	}
 	return answer, before, nil
+}
+
+// record writes the request. A write whose answer was lost may have been made: then
+// the request that stands is this one.
+func (a *asker) record(ctx context.Context, version, request string) error {
+	err := a.cluster.PatchConfigMap(ctx, fleet.ConfigMapStatus, version, map[string]*string{fleet.KeyRequest: &request})
+	if err == nil || errors.Is(err, execute.ErrConflict) {
+		return err
+	}
+	cm, again := a.cluster.ConfigMap(ctx, fleet.ConfigMapStatus)
+	switch {
+	case again != nil:
+		return fmt.Errorf("%w; whether it stands all the same is not known, `regrade status` shows it", err)
+	case cm.Data[fleet.KeyRequest] == request:
+		return nil
+	}
+	return fmt.Errorf("%w; no such request stands now", err)
 }
 
 // judge are the gates, and the command's own: one request at a time.
