@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -145,7 +146,21 @@ var faults = map[string]func(*run, fault){
 	"member controller backs off":  func(r *run, f fault) { r.w.HoldMemberController(f.For) },
 	"controller's writes time out": func(r *run, f fault) { r.w.FailWrites("", min(f.For, time.Minute)) },
 	"daemon's writes time out":     func(r *run, f fault) { r.w.FailWrites(f.Host, f.For) },
-	"watch is late":                func(r *run, f fault) { r.w.HoldWatch(f.Host, f.For) },
+	"API refuses the controller":   func(r *run, f fault) { r.boss.refuse("", f.For) },
+	"API refuses the controller a part": func(r *run, f fault) {
+		r.boss.refuse([]string{"patch node", "lease", "write configmap", "list nodes", "pods", "get configmap", "heartbeats", "get node"}[f.Effect%8], f.For)
+	},
+	"API refuses a daemon": func(r *run, f fault) {
+		r.daemons[f.Host].refuse([]string{"", "write report", "renew heartbeat"}[f.Effect%3], f.For)
+	},
+	"API is slow for the controller": func(r *run, f fault) {
+		r.boss.slowUntil, r.boss.each = time.Now().Add(f.For), time.Duration(1+f.Effect%4)*time.Second
+	},
+	"API is slow for a daemon": func(r *run, f fault) {
+		a := r.daemons[f.Host]
+		a.slowUntil, a.each = time.Now().Add(f.For), time.Duration(1+f.Effect%4)*time.Second
+	},
+	"watch is late": func(r *run, f fault) { r.w.HoldWatch(f.Host, f.For) },
 	"date jumps": func(r *run, f fault) {
 		r.w.JumpDate(f.For * time.Duration(1-2*(f.Effect%2)))
 	},
@@ -168,6 +183,27 @@ var faults = map[string]func(*run, fault){
 	},
 	"report unreadable": func(r *run, f fault) {
 		r.w.Edit(f.Kind+" of "+f.Host, func(a *sim.API) { a.Put(fleet.ConfigMapActuators, f.Host, garbage[f.Effect%len(garbage)]) })
+	},
+	"report from the future": func(r *run, f fault) {
+		r.doctor(f, []func(map[string]any){
+			func(d map[string]any) { d["counter"] = json.Number("18446744073709551615") },
+			func(d map[string]any) { d["boot_id"] = "the next one" },
+			func(d map[string]any) { d["at"], d["started_at"] = "2099-01-01T00:00:00Z", "2099-01-01T00:00:00Z" },
+			func(d map[string]any) { d["step"], d["phase"] = "teleport", "running" },
+			func(d map[string]any) { d["phase"] = "soon" },
+			func(d map[string]any) { d["counter"], d["phase"] = json.Number("99999999999999999"), "failed" },
+			func(d map[string]any) {
+				d["counter"], d["stopped"], d["phase"] = json.Number("99999999999999999"), true, "done"
+			},
+			func(d map[string]any) { d["skew_ms"] = json.Number("9223372036854775807") },
+		}[f.Effect%8])
+	},
+	"older daemon": func(r *run, f fault) {
+		// Of an older protocol, until the one of today is installed again.
+		r.w.DaemonDied(f.Host)
+		r.newDaemon(f.Host)
+		r.daemons[f.Host].due = time.Now().Add(f.For)
+		r.doctor(f, func(d map[string]any) { d["protocol"] = 0 })
 	},
 	"status unreadable": func(r *run, f fault) {
 		r.w.Edit(f.Kind, func(a *sim.API) { a.Put(fleet.ConfigMapStatus, fleet.KeyStatus, garbage[f.Effect%len(garbage)]) })
@@ -224,6 +260,31 @@ var faults = map[string]func(*run, fault){
 
 // garbage are documents that nobody can read, or that a newer program wrote.
 var garbage = []string{"{", "null", `{"protocol":99}`, `{"protocol":1,"swap":"x","phase":"no such phase"}`}
+
+// doctor changes a host's report as it stands.
+func (r *run) doctor(f fault, change func(map[string]any)) {
+	r.w.Edit(f.Kind+" of "+f.Host, func(a *sim.API) {
+		cm := a.ConfigMaps[fleet.ConfigMapActuators]
+		if cm == nil || cm.Data[f.Host] == "" {
+			return
+		}
+		report := map[string]any{}
+		d := json.NewDecoder(strings.NewReader(cm.Data[f.Host]))
+		d.UseNumber()
+		if d.Decode(&report) != nil {
+			return
+		}
+		change(report)
+		if raw, err := json.Marshal(report); err == nil {
+			a.Put(fleet.ConfigMapActuators, f.Host, string(raw))
+		}
+	})
+}
+
+// refuse lets the API refuse the calls of a process in whose words there is what.
+func (a *actor) refuse(what string, d time.Duration) {
+	a.refused, a.refusedUntil = what, time.Now().Add(d)
+}
 
 func (r *run) lateReports(d time.Duration) {
 	for _, n := range r.names {

@@ -95,7 +95,7 @@ func newRun(cfg sim.Config) (*run, error) {
 func (r *run) newController() {
 	r.controllers++
 	a := &actor{name: "controller", due: time.Now()}
-	c := controller.New(r.w.Controller().Through(a.gate), controller.Rules{Next: r.next, MayRemove: swap.MayRemove}, controller.Settings{
+	c := controller.New(r.w.Controller().Through(a.apiGate), controller.Rules{Next: r.next, MayRemove: swap.MayRemove}, controller.Settings{
 		Self: fmt.Sprintf("controller-%d", r.controllers), Policy: r.policy, LeaseDuration: 3 * r.policy.OperationTimeout,
 		Protected: func(l map[string]string) bool {
 			k, v, _ := strings.Cut(fleet.DefaultRunnerSelector, "=")
@@ -170,7 +170,7 @@ func (r *run) newDaemon(name string) {
 	off := r.clock[name]
 	d := hostd.New(hostd.Settings{
 		Node: name, Policy: r.hostd,
-		Host: r.w.Machine(name).Through(a.gate), API: r.w.HostAPI(name).Through(a.gate), Etcd: r.w.HostEtcd(name).Through(a.gate),
+		Host: r.w.Machine(name).Through(a.gate), API: r.w.HostAPI(name).Through(a.apiGate), Etcd: r.w.HostEtcd(name).Through(a.gate),
 		Ways: r.w.Ways(name), Lock: r.w.HostLock(name),
 		Now: func() time.Time { return time.Now().Add(off) },
 	})
@@ -214,7 +214,7 @@ func (r *run) step() {
 		next.name = "ghost"
 		r.ghosts = append(r.ghosts, next)
 		r.newController()
-		r.later(next.stop+time.Minute, func() { r.bury(next) })
+		r.later(next.rest+time.Minute, func() { r.bury(next) })
 	}
 	r.steps++
 	if r.steps%40 == 0 {

@@ -1,6 +1,8 @@
 package sim_test
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -31,6 +33,41 @@ type actor struct {
 	dead   bool // what it still calls fails
 	// replaced: another controller is started when this one stops.
 	replaced bool
+
+	// Until then the API refuses what it asks, where refused is part of the words of
+	// the call, or takes so long for each call.
+	refusedUntil time.Time
+	refused      string
+	slowUntil    time.Time
+	each         time.Duration
+	apart        bool          // the pass has a goroutine of its own
+	rest         time.Duration // for which it has stopped now
+}
+
+// errRefused is what an API server says that refuses.
+var errRefused = errors.New("403 forbidden")
+
+func (a *actor) slow() bool { return time.Now().Before(a.slowUntil) }
+
+// apiGate is asked before each call of the API.
+func (a *actor) apiGate(what string) error {
+	if !a.dead && a.apart && a.slow() {
+		a.park(a.each)
+	}
+	if err := a.gate(what); err != nil {
+		return err
+	}
+	if time.Now().Before(a.refusedUntil) && strings.Contains(what, a.refused) {
+		return fmt.Errorf("%s: %w", what, errRefused)
+	}
+	return nil
+}
+
+// park stops the pass for so long.
+func (a *actor) park(d time.Duration) {
+	a.rest = d
+	a.parked <- struct{}{}
+	<-a.resume
 }
 
 // stall arms the next pass.
@@ -54,8 +91,7 @@ func (a *actor) gate(what string) error {
 		return nil
 	}
 	a.armed = false
-	a.parked <- struct{}{}
-	<-a.resume
+	a.park(a.stop)
 	if a.dead {
 		return sim.ErrKilled
 	}
@@ -69,8 +105,8 @@ func (a *actor) turn() time.Duration {
 	case a.asleep:
 		a.asleep = false
 		a.resume <- struct{}{}
-	case a.armed:
-		a.calls = 0
+	case a.armed || a.slow():
+		a.calls, a.apart = 0, true
 		a.parked, a.resume, a.ended = make(chan struct{}), make(chan struct{}), make(chan time.Duration)
 		go func() { a.ended <- a.pass() }()
 	default:
@@ -78,6 +114,7 @@ func (a *actor) turn() time.Duration {
 	}
 	select {
 	case wait := <-a.ended:
+		a.apart = false
 		if a.what != "" {
 			return wait // it had no such call: the next pass may have
 		}
@@ -85,7 +122,7 @@ func (a *actor) turn() time.Duration {
 		return wait
 	case <-a.parked:
 		a.asleep = true
-		return a.stop
+		return a.rest
 	}
 }
 
@@ -108,7 +145,7 @@ func (r *run) release() {
 }
 
 func (r *run) goOn(a *actor) {
-	a.armed = false
+	a.armed, a.slowUntil, a.refusedUntil = false, time.Time{}, time.Time{}
 	if a.asleep {
 		a.turn()
 		a.due = time.Now()
