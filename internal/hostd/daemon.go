@@ -129,7 +129,11 @@ func (d *Daemon) Pass(ctx context.Context) (Wake, error) {
 	if decision.Acts() && !ours && !reflect.DeepEqual(decision.Effect, Effect{Kind: PeerPort}) {
 		// Letting the port go touches this process alone, and the command that has
 		// the lock may be starting a server.
-		decision = hold(CodeHostLocked, "another process has the host lock; this one waits")
+		why := "another process has the host lock; this one waits"
+		if lockErr != nil {
+			why = lockErr.Error() // such as a lock file that cannot be made on a full disk
+		}
+		decision = hold(CodeHostLocked, "%s", why)
 	}
 	d.facts, d.decision = f, decision
 	d.note(decision)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -204,9 +205,15 @@ func TestAPassThatFailsIsTriedAgain(t *testing.T) {
 }
 
 // lockOf is a host lock that another process may have.
-type lockOf struct{ taken, held bool }
+type lockOf struct {
+	taken, held bool
+	err         error
+}
 
 func (l *lockOf) TryLock() (bool, error) {
+	if l.err != nil {
+		return false, l.err
+	}
 	if l.taken {
 		return false, nil
 	}
@@ -235,7 +242,12 @@ func TestNothingIsDoneUnderAnothersLock(t *testing.T) { // R-216-13
 	if _, err := r.daemon.Pass(t.Context()); err == nil || !strings.Contains(err.Error(), "host lock") {
 		t.Errorf("a lock held for an hour: %v", err)
 	}
-	l.taken = false
+	// Bad input: a lock that cannot even be made is no other process's.
+	l.err = syscall.ENOSPC
+	if _, err := r.daemon.Pass(t.Context()); err == nil || !strings.Contains(r.daemon.Decision().Sentence, "no space left") {
+		t.Errorf("a lock that cannot be made: %v, %+v", err, r.daemon.Decision())
+	}
+	l.taken, l.err = false, nil
 	r.hold()
 	r.until("promoted", r.settled(fleet.StepPromote, fleet.PhaseDone))
 	if l.held {
