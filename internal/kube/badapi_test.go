@@ -271,8 +271,9 @@ func TestEachRequestEndsWithinFiveSeconds(t *testing.T) {
 			}
 			return err
 		},
-		"kube-node-lease": func(ctx context.Context, c *Client) error { _, err := c.KubeletRenewed(ctx, "n1"); return err },
-		"snapshot":        func(ctx context.Context, c *Client) error { _, err := c.Snapshots(ctx); return err },
+		"create event on node n1": func(ctx context.Context, c *Client) error { return c.Tell(ctx, status.Event{Node: "n1"}) },
+		"kube-node-lease":         func(ctx context.Context, c *Client) error { _, err := c.KubeletRenewed(ctx, "n1"); return err },
+		"snapshot":                func(ctx context.Context, c *Client) error { _, err := c.Snapshots(ctx); return err },
 		"node n1": func(ctx context.Context, c *Client) error {
 			return c.PatchNode(ctx, "n1", "7", execute.NodePatch{Unschedulable: new(true)})
 		},
