@@ -144,7 +144,7 @@ func concerned(o *swap.Host, h *status.Host, k fleet.Keys) bool {
 
 // carry takes over what a status keeps from one pass to the next.
 func carry(st, from *status.Status) {
-	st.LastSwap, st.CooldownUntil, st.Backoff = from.LastSwap, from.CooldownUntil, from.Backoff
+	st.LastSwap, st.CooldownUntil, st.Backoff, st.History = from.LastSwap, from.CooldownUntil, from.Backoff, from.History
 	st.Dropped = from.Dropped
 }
 

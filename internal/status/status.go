@@ -41,9 +41,12 @@ type Status struct {
 	// Pending are hosts whose clean-up is still owed (safety rule 16).
 	Pending []string `json:"pending,omitempty"`
 	// EvenSince is when an even number of voters was first seen (R-F-02).
-	EvenSince     time.Time `json:"even_since,omitzero"`
-	CooldownUntil time.Time `json:"cooldown_until,omitzero"`
-	Backoff       []Backoff `json:"backoff,omitempty"`
+	EvenSince time.Time `json:"even_since,omitzero"`
+	// History are the swaps that ended, the last first, as far as a later decision
+	// looks back: how many a day, and how long a host is left alone.
+	History       []PastSwap `json:"history,omitempty"`
+	CooldownUntil time.Time  `json:"cooldown_until,omitzero"`
+	Backoff       []Backoff  `json:"backoff,omitempty"`
 }
 
 // Swap is the swap under way (R-E2-29).
@@ -87,6 +90,15 @@ type LastSwap struct {
 	IncomingPending bool          `json:"incoming_pending,omitempty"` // after a rollback
 	Snapshot        string        `json:"snapshot,omitempty"`
 	Steps           []StepTime    `json:"steps,omitempty"`
+}
+
+// PastSwap is a swap that ended.
+type PastSwap struct {
+	Out     string        `json:"out"`
+	In      string        `json:"in"`
+	Manual  bool          `json:"manual"`
+	Outcome fleet.Outcome `json:"outcome"`
+	EndedAt time.Time     `json:"ended_at"`
 }
 
 // Reason is one finding with a stable code, a sentence and its numbers.

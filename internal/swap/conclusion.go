@@ -27,6 +27,7 @@ func Concluded(prev *status.Status, last status.LastSwap, p Policy) status.Statu
 	}
 	s.Protocol = status.Protocol
 	s.Swap, s.LastSwap = nil, &last
+	s.History = remember(s.History, last)
 	if last.Outcome == fleet.OutcomeAbandoned {
 		s.Backoff = backOff(s.Backoff, last, p)
 		return s
@@ -34,6 +35,22 @@ func Concluded(prev *status.Status, last status.LastSwap, p Policy) status.Statu
 	s.CooldownUntil = last.EndedAt.Add(p.Cooldown)
 	s.Backoff = slices.DeleteFunc(s.Backoff, func(b status.Backoff) bool { return b.Out == last.Out && b.In == last.In })
 	return s
+}
+
+// historyLife and maxHistory bound what is remembered of ended swaps.
+const (
+	historyLife = 14 * 24 * time.Hour
+	maxHistory  = 100
+)
+
+func remember(old []status.PastSwap, last status.LastSwap) []status.PastSwap {
+	all := []status.PastSwap{{Out: last.Out, In: last.In, Manual: last.Manual, Outcome: last.Outcome, EndedAt: last.EndedAt}}
+	for _, h := range old {
+		if last.EndedAt.Sub(h.EndedAt) < historyLife && len(all) < maxHistory {
+			all = append(all, h)
+		}
+	}
+	return all
 }
 
 func backOff(old []status.Backoff, last status.LastSwap, p Policy) []status.Backoff {
