@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/exadev/regrade/internal/controller"
+	"github.com/exadev/regrade/internal/decide"
+	"github.com/exadev/regrade/internal/fitness"
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/hostd"
 	"github.com/exadev/regrade/internal/observe"
@@ -61,7 +63,9 @@ func (c *cluster) start(t timing) {
 	p := swap.DefaultPolicy()
 	p.Target, p.DryRun, p.Period, p.Cooldown = len(c.world.Voters()), false, time.Second, 2*time.Second
 	boss := controller.New(c.world.Controller(), controller.Rules{
-		Next: swap.Next, MayRemove: swap.MayRemove, Automatic: c.rule.pair,
+		Next: swap.Next, MayRemove: swap.MayRemove, Judge: func(o swap.Observation, _ []fitness.Host, p swap.Policy) decide.Judgement {
+			return decide.Judgement{Decision: decide.Decision{Pair: c.rule.pair(o, p)}}
+		},
 	}, controller.Settings{Self: "demo-controller", Policy: p, Protected: protected})
 	c.spawn(func() {
 		boss.Run(c.ctx, c.world.Controller(), func(t controller.Turn) {

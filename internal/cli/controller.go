@@ -57,7 +57,7 @@ controller, which leaves that one's swap alone. Two at a time need two --self.`,
 				id = onceID(id)
 			}
 			teller, _ := cluster.(controller.Teller)
-			c := controller.New(cluster, d.Rules, controller.Settings{
+			c := controller.New(cluster, s.decisions(d), controller.Settings{
 				Self: id, Policy: s.policy, LeaseDuration: s.lease,
 				ActuatorConfigMap: s.actuators, Protected: protected, Log: log, Teller: teller,
 			})

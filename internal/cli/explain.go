@@ -80,7 +80,7 @@ func explain(ctx context.Context, cluster Cluster, e env.Env, out output, node s
 	case x.Host == nil:
 		return env.Usage("the status names no host %s%s", node, known(st))
 	case len(st.Verdicts) == 0:
-		return fmt.Errorf("there is no verdict on any host: no probe has written yet (is the DaemonSet %s running?)", fleet.ConfigMapProbe)
+		return fmt.Errorf("there is no verdict on any host: no probe has written yet (is the DaemonSet %s running?)", fleet.ServiceAccountProbe)
 	default:
 		return fmt.Errorf("there is no verdict on %s: it neither votes nor is it eligible", node)
 	}

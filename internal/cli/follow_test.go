@@ -47,7 +47,7 @@ func asked(statusText string) *clustertest.Cluster {
 	return clustertest.New(clustertest.State{Maps: map[string]observe.ConfigMap{fleet.ConfigMapStatus: {Data: data}}})
 }
 
-const stale = `{"protocol":1,"at":"2026-11-29T11:00:00Z","controller":"dead","target":3,"swap":null,"last_swap":null,"request":null,"next":{"state":"idle","code":"NothingToDo","sentence":"no swap is wanted"},"hosts":[]}`
+const stale = `{"protocol":1,"at":"2026-11-29T11:00:00Z","controller":"dead","target":3,"swap":null,"last_swap":null,"request":null,"next":{"state":"idle","code":"NothingToDo","sentence":"no swap begins"},"hosts":[]}`
 
 // It must neither wait for ever nor say "refused" of a swap that has begun.
 func TestAWaitForARequestThatNoControllerTakesUpEnds(t *testing.T) { // safety rule 25
@@ -137,7 +137,7 @@ func TestAnErrorOfALoopIsPrintedOncePerChange(t *testing.T) {
 		if strings.Count(errs.String(), "no quorum") != 1 || strings.Count(errs.String(), "no route") != 2 {
 			t.Errorf("%s", errs.String())
 		}
-		if strings.Count(out.String(), "no swap is wanted") != 1 {
+		if strings.Count(out.String(), "no swap begins") != 1 {
 			t.Errorf("%s", out.String())
 		}
 	})

@@ -53,7 +53,7 @@ the hosts' reports have been seen to change, up to two periods.`,
 				return failed(err)
 			}
 			b := observe.New(cluster, observe.Settings{
-				Policy: s.policy, ActuatorConfigMap: s.actuators, Protected: protected, Automatic: d.Rules.Automatic,
+				Policy: s.policy, ActuatorConfigMap: s.actuators, Protected: protected, Judge: s.decisions(d).Judge,
 			})
 			sight, err := looker{observe: observing(b), limit: 2 * s.policy.Period, look: d.Look, errs: e.Err}.until(cmd.Context(), settled)
 			if err != nil {

@@ -98,7 +98,7 @@ func TestScreens(t *testing.T) {
 	swapping.Pending, swapping.EvenSince = []string{"nas-9"}, noon
 	fresh := judged()
 	fresh.Verdicts, fresh.Automatic, fresh.LastSwap, fresh.OtherNodes = nil, nil, nil, 0
-	fresh.Next = status.Next{Code: "NothingToDo", Sentence: "no swap is wanted"}
+	fresh.Next = status.Next{Code: "NothingToDo", Sentence: "no swap begins"}
 	for name, st := range map[string]status.Status{"a slow voter in a dry run": judged(), "a swap under way": swapping, "no probe has written yet": fresh} {
 		t.Run(name, func(t *testing.T) {
 			var b bytes.Buffer

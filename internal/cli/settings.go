@@ -10,6 +10,7 @@ import (
 
 	"github.com/exadev/regrade/internal/cli/env"
 	"github.com/exadev/regrade/internal/controller"
+	"github.com/exadev/regrade/internal/decide"
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/kube"
 	"github.com/exadev/regrade/internal/swap"
@@ -53,10 +54,13 @@ func (a *access) connect(d Deps) (Cluster, error) {
 type settings struct {
 	access
 	policy   swap.Policy
+	rules    decide.Rules
 	prefix   string
 	lease    time.Duration
 	selector string
 	self     string
+	wifi     string
+	floorMiB uint64
 }
 
 func (s *settings) flags(fs *pflag.FlagSet) {
@@ -73,6 +77,7 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 	env.Bind(fs, "label-prefix", "FLEET_ROLE_LABEL_PREFIX")
 	fs.StringVar(&s.selector, "runner-selector", fleet.DefaultRunnerSelector, "label selector of pods that a planned change never cuts")
 	env.Bind(fs, "runner-selector", "FLEET_ROLE_RUNNER_SELECTOR")
+	s.judgeFlags(fs)
 	for _, b := range s.bounds() {
 		fs.Var(env.Seconds{Value: b.value, Min: b.min}, b.flag, b.usage)
 		env.Bind(fs, b.flag, b.variable)
@@ -115,8 +120,8 @@ func (s *settings) read(cmd *cobra.Command, e env.Env) error {
 		return env.Usage("%v", err)
 	}
 	s.policy.Keys = keys
-	if s.policy.Target < 3 || s.policy.Target%2 == 0 {
-		return env.Usage("a target of %d voters: want an odd number of at least 3", s.policy.Target)
+	if err := s.readJudge(cmd); err != nil {
+		return err
 	}
 	if s.actuators == fleet.ConfigMapStatus || s.actuators == "" {
 		return env.Usage("the ConfigMap of the reports cannot be %q", s.actuators)

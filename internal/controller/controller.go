@@ -7,7 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/exadev/regrade/internal/decide"
 	"github.com/exadev/regrade/internal/execute"
+	"github.com/exadev/regrade/internal/fitness"
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/lease"
 	"github.com/exadev/regrade/internal/obs"
@@ -27,9 +29,9 @@ type Rules struct {
 	// Next is swap.Next, MayRemove is swap.MayRemove.
 	Next      func(swap.Observation, swap.Policy) swap.Decision
 	MayRemove func(swap.Observation, swap.Policy, string) []status.Reason
-	// Automatic is the swap that the fitness verdicts ask for, nil for none. It
-	// sees the observation before pods are read. A nil func never asks.
-	Automatic func(swap.Observation, swap.Policy) *swap.Pair
+	// Judge is the verdicts on all hosts and the swap they ask for. It sees the
+	// observation before pods are read. A nil func never asks.
+	Judge func(o swap.Observation, probes []fitness.Host, p swap.Policy) decide.Judgement
 }
 
 // Settings of one controller.
@@ -87,7 +89,7 @@ func New(cluster Cluster, rules Rules, s Settings) *Controller {
 	c := &Controller{cluster: cluster, rules: rules, settings: s, log: s.Log.With(obs.Controller, s.Self)}
 	c.observer = observe.New(cluster, observe.Settings{
 		Self: s.Self, Policy: s.Policy, ActuatorConfigMap: s.ActuatorConfigMap,
-		Protected: s.Protected, Automatic: rules.Automatic,
+		Protected: s.Protected, Judge: rules.Judge,
 	})
 	c.executor = execute.New(cluster, execute.Settings{
 		Self: s.Self, Policy: s.Policy, LeaseDuration: s.LeaseDuration,
@@ -140,6 +142,7 @@ func (c *Controller) pass(ctx context.Context) Turn {
 	}
 	t.Decision = c.rules.Next(sight.Observation, c.settings.Policy)
 	st := Compose(sight.Status, &sight.Observation, t.Decision, c.settings.Policy)
+	judged(&st, &sight)
 	t.Acted, t.Err = c.act(ctx, t.Decision, &sight.Observation, &st)
 	version := sight.StatusVersion
 	if k := t.Decision.Action.Kind; t.Acted && (k == swap.Conclude || k == swap.DropRequest) {

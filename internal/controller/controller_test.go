@@ -230,7 +230,9 @@ func TestTheStatusIsWrittenOnAChangeOrEachMinute(t *testing.T) { // safety rule 
 		if n := count(); n != 1 {
 			t.Errorf("after a minute: %d writes", n)
 		}
-		c.Edit(func(s *clustertest.State) { s.Nodes["n1"] = observe.Node{Node: swap.Node{Ready: true, Labels: map[string]string{keys.Eligible(): "true"}}} })
+		c.Edit(func(s *clustertest.State) {
+			s.Nodes["n1"] = observe.Node{Node: swap.Node{Ready: true, Labels: map[string]string{keys.Eligible(): "true"}}}
+		})
 		pass()
 		if n := count(); n != 1 {
 			t.Errorf("a change: %d writes", n)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/exadev/regrade/internal/execute"
+	"github.com/exadev/regrade/internal/fitness"
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/observe"
 	"github.com/exadev/regrade/internal/status"
@@ -38,14 +39,17 @@ func (c *Controller) publish(ctx context.Context, s *observe.Sight, version stri
 	if newer(s.StatusRaw) {
 		return fmt.Errorf("publish status: a newer program wrote it: %s", s.StatusProblem)
 	}
-	if s.ActuatorsMissing {
-		// A host daemon may only patch this map, so that the first one needs it made.
-		if err := c.cluster.PatchConfigMap(ctx, c.settings.ActuatorConfigMap, "", nil); err != nil {
-			return fmt.Errorf("make the report map: %w", err)
+	// A host daemon and a probe may only patch their maps, so that the first ones
+	// need them made.
+	for name, missing := range map[string]bool{c.settings.ActuatorConfigMap: s.ActuatorsMissing, fleet.ConfigMapProbe: s.ProbesMissing} {
+		if missing {
+			// Made by another meanwhile is made as well.
+			if err := c.cluster.PatchConfigMap(ctx, name, "", nil); err != nil && !errors.Is(err, execute.ErrConflict) {
+				return fmt.Errorf("make the ConfigMap %s: %w", name, err)
+			}
 		}
 	}
-	still := st
-	still.At = time.Time{}
+	still := quiet(st)
 	body, err := json.Marshal(still)
 	if err != nil {
 		return fmt.Errorf("publish status: %w", err)
@@ -67,6 +71,34 @@ func (c *Controller) publish(ctx context.Context, s *observe.Sight, version stri
 	}
 	c.published = published{body: string(body), at: now}
 	return nil
+}
+
+// quiet is a status without what changes in every pass and is no news: its
+// time, and the numbers of the verdicts. A new number alone is published with the
+// next minute (safety rule 29).
+func quiet(st status.Status) status.Status {
+	st.At = time.Time{}
+	verdicts := make([]fitness.Verdict, len(st.Verdicts))
+	for i, v := range st.Verdicts {
+		codes := make([]fitness.Reason, len(v.Reasons))
+		for j, r := range v.Reasons {
+			codes[j] = fitness.Reason{Code: r.Code, Weight: r.Weight, Peer: r.Peer, Lasting: r.Lasting}
+		}
+		verdicts[i] = fitness.Verdict{Node: v.Node, Votes: v.Votes, Fitness: v.Fitness, Part: v.Part, Link: v.Link, Members: v.Members, Reasons: codes}
+	}
+	st.Verdicts = verdicts
+	if a := st.Automatic; a != nil {
+		st.Automatic = &status.Automatic{Out: a.Out, In: a.In, Reasons: codes(a.Reasons)}
+	}
+	return st
+}
+
+func codes(rs []status.Reason) []status.Reason {
+	out := make([]status.Reason, len(rs))
+	for i, r := range rs {
+		out[i] = status.Reason{Code: r.Code, Node: r.Node}
+	}
+	return out
 }
 
 // newer says whether a status is of a later protocol than this program's.
@@ -127,6 +159,19 @@ func Compose(prev *status.Status, o *swap.Observation, d swap.Decision, p swap.P
 		}
 	}
 	return st
+}
+
+// judged puts the verdicts in. Where nothing was judged in this pass, which is so
+// in a swap, the last ones stand: they are what led to it.
+func judged(st *status.Status, s *observe.Sight) {
+	switch {
+	case s.Judgement != nil:
+		st.Verdicts, st.Automatic = s.Judgement.Verdicts, s.Judgement.Decision.Published()
+	case s.ProbeProblem != "":
+		st.Automatic = &status.Automatic{Sentence: "nothing is judged: the probes' entries could not be read", Reasons: []status.Reason{{Code: swap.CodeMissing, Sentence: s.ProbeProblem}}}
+	case s.Status != nil:
+		st.Verdicts, st.Automatic = s.Status.Verdicts, s.Status.Automatic
+	}
 }
 
 // concerned says whether regrade has to do with a host.

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"slices"
 	"time"
 
 	"github.com/exadev/regrade/internal/fitness"
@@ -55,13 +56,7 @@ type Host struct {
 }
 
 // PastSwap is a swap that ended.
-type PastSwap struct {
-	Out     string        `json:"out"`
-	In      string        `json:"in"`
-	Manual  bool          `json:"manual,omitempty"`
-	Outcome fleet.Outcome `json:"outcome"`
-	EndedAt time.Time     `json:"ended_at"`
-}
+type PastSwap = status.PastSwap
 
 // Policy is what an operator may set.
 type Policy struct {
@@ -91,9 +86,13 @@ func Cooldown(learnerStall, period time.Duration, size int) time.Duration {
 }
 
 // From takes what a swap's observation says of the fleet: Nodes, who votes, the
-// swap on record, cooldown, backoffs and, of the history, the last swap.
+// swap on record, a pause, cooldown, backoffs and the swaps that ended.
 func From(o swap.Observation, p swap.Policy) Observation {
-	d := Observation{Now: o.Now, StatusMissing: o.Status == nil, Gates: func(pair swap.Pair) []status.Reason { return swap.Gates(o, p, pair) }}
+	d := Observation{Now: o.Now, StatusMissing: o.Status == nil, Paused: paused(&o)}
+	d.Gates = func(pair swap.Pair) []status.Reason {
+		// The pause is told beside the gates, whether or not there is a pair.
+		return slices.DeleteFunc(swap.Gates(o, p, pair), func(r status.Reason) bool { return r.Code == swap.CodePaused })
+	}
 	members, known := swap.Members(o, p)
 	d.VotersKnown = known
 	d.UnderWay = swap.OnRecord(o, p)
@@ -111,10 +110,23 @@ func From(o swap.Observation, p swap.Policy) Observation {
 		})
 	}
 	if s := o.Status; s != nil {
-		d.CooldownUntil, d.Backoff = s.CooldownUntil, s.Backoff
-		if l := s.LastSwap; l != nil {
+		d.CooldownUntil, d.Backoff, d.History = s.CooldownUntil, s.Backoff, s.History
+		// A status of a program that kept no history has at least the last swap.
+		if l := s.LastSwap; l != nil && len(d.History) == 0 {
 			d.History = []PastSwap{{Out: l.Out, In: l.In, Manual: l.Manual, Outcome: l.Outcome, EndedAt: l.EndedAt}}
 		}
 	}
 	return d
+}
+
+// paused is why a person paused the fleet, nil when nobody did.
+func paused(o *swap.Observation) *string {
+	switch {
+	case o.PauseProblem != "":
+		why := "the pause cannot be read: " + o.PauseProblem
+		return &why
+	case o.Pause != nil:
+		return &o.Pause.Reason
+	}
+	return nil
 }

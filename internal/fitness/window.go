@@ -14,6 +14,9 @@ const (
 	DefaultSize   = 100
 )
 
+// MaxSize is the most samples that an entry may hold.
+const MaxSize = maxSamples
+
 // Window is what one probe keeps: the last samples, oldest first.
 type Window struct {
 	Node string

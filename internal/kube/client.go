@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/exadev/regrade/internal/execute"
@@ -139,12 +140,21 @@ func (k *Client) ConfigMap(ctx context.Context, name string) (observe.ConfigMap,
 	return observe.ConfigMap{Exists: true, Version: cm.ResourceVersion, Data: cm.Data}, nil
 }
 
+// beating selects the heartbeats of host daemons and probes: one list for both.
+var beating = func() labels.Selector {
+	r, err := labels.NewRequirement(fleet.HeartbeatLabel, selection.In, []string{fleet.HeartbeatLabelValue, fleet.ProbeHeartbeatLabelValue})
+	if err != nil {
+		panic(err) // constants
+	}
+	return labels.NewSelector().Add(*r)
+}()
+
 // Heartbeats implements observe.Cluster.
 func (k *Client) Heartbeats(ctx context.Context) ([]observe.Heartbeat, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	var list coordinationv1.LeaseList
-	err := k.c.List(ctx, &list, client.InNamespace(k.namespace), client.MatchingLabels{fleet.HeartbeatLabel: fleet.HeartbeatLabelValue})
+	err := k.c.List(ctx, &list, client.InNamespace(k.namespace), client.MatchingLabelsSelector{Selector: beating})
 	if err != nil {
 		return nil, fmt.Errorf("list heartbeat Leases in %s: %w", k.namespace, err)
 	}

@@ -46,12 +46,17 @@ func fromNode(n *corev1.Node) observe.Node {
 }
 
 func fromHeartbeat(l *coordinationv1.Lease) (observe.Heartbeat, bool) {
-	node, ok := strings.CutPrefix(l.Name, fleet.HeartbeatPrefix)
+	probe := l.Labels[fleet.HeartbeatLabel] == fleet.ProbeHeartbeatLabelValue
+	prefix := fleet.HeartbeatPrefix
+	if probe {
+		prefix = fleet.ProbeHeartbeatPrefix
+	}
+	node, ok := strings.CutPrefix(l.Name, prefix)
 	if !ok || node == "" {
 		return observe.Heartbeat{}, false
 	}
 	h := observe.Heartbeat{
-		Node: node, BootID: l.Annotations[fleet.HeartbeatBootID], Counter: l.Annotations[fleet.HeartbeatCounter],
+		Node: node, Probe: probe, BootID: l.Annotations[fleet.HeartbeatBootID], Counter: l.Annotations[fleet.HeartbeatCounter],
 	}
 	if l.Spec.RenewTime != nil {
 		h.Renewed = l.Spec.RenewTime.UTC()

@@ -18,8 +18,8 @@ type Cluster interface {
 	Lease(ctx context.Context) (Lease, error)
 	// ConfigMap is a ConfigMap in regrade's namespace.
 	ConfigMap(ctx context.Context, name string) (ConfigMap, error)
-	// Heartbeats are the host daemons' heartbeat Leases in regrade's namespace,
-	// found by fleet.HeartbeatLabel, in any order.
+	// Heartbeats are the heartbeat Leases of host daemons and probes in regrade's
+	// namespace, found by fleet.HeartbeatLabel, in any order.
 	Heartbeats(ctx context.Context) ([]Heartbeat, error)
 	// Pods are all pods bound to a node, finished ones included.
 	Pods(ctx context.Context, node string) ([]Pod, error)
@@ -60,11 +60,13 @@ type ConfigMap struct {
 	Data    map[string]string
 }
 
-// Heartbeat is a host daemon's Lease: the report it vouches for, and when it
+// Heartbeat is a host daemon's or a probe's Lease: what it vouches for, and when it
 // was last renewed by the host's clock, which is only ever compared with its
 // own former value.
 type Heartbeat struct {
-	Node    string
+	Node string
+	// Probe: it is the probe's, not the host daemon's.
+	Probe   bool
 	BootID  string
 	Counter string // decimal, as in the annotation
 	Renewed time.Time

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/exadev/regrade/internal/decide"
+	"github.com/exadev/regrade/internal/fitness"
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/status"
 	"github.com/exadev/regrade/internal/swap"
@@ -22,8 +24,9 @@ type Settings struct {
 	// Protected says whether a pod's labels match the runner selector. Nil
 	// protects every pod: a forgotten setting must not cut a job.
 	Protected func(labels map[string]string) bool
-	// Automatic is asked once Nodes, reports and status are read. Nil asks for nothing.
-	Automatic func(swap.Observation, swap.Policy) *swap.Pair
+	// Judge is asked once Nodes, reports, status and the probes' entries are read,
+	// in a pass without a swap. Nil judges nothing, and the entries are not read.
+	Judge func(o swap.Observation, probes []fitness.Host, p swap.Policy) decide.Judgement
 }
 
 // Observer makes observations one after another and keeps what it saw before,
@@ -36,6 +39,7 @@ type Observer struct {
 	kubelets map[string]*seenKubelet
 	lease    seenLease
 	evicts   map[string]triedEvict
+	probes   map[string]*seenProbe
 }
 
 // New makes an Observer that has seen nothing yet: to it, nothing is fresh
@@ -50,7 +54,7 @@ func New(cluster Cluster, s Settings) *Observer {
 	return &Observer{
 		cluster: cluster, settings: s,
 		reports: map[string]*seenReport{}, beats: map[string]*seenBeat{}, kubelets: map[string]*seenKubelet{},
-		evicts: map[string]triedEvict{},
+		evicts: map[string]triedEvict{}, probes: map[string]*seenProbe{},
 	}
 }
 
@@ -63,8 +67,14 @@ type Sight struct {
 	StatusRead bool
 	// StatusVersion is the resourceVersion of the ConfigMap it stood in, empty for none.
 	StatusVersion string
-	// ActuatorsMissing: the ConfigMap of the reports does not exist.
-	ActuatorsMissing bool
+	// ActuatorsMissing: the ConfigMap of the reports does not exist. ProbesMissing
+	// is the same of the probes' entries.
+	ActuatorsMissing, ProbesMissing bool
+	// Judgement is nil where nothing was judged: in a swap, or because the entries
+	// could not be read.
+	Judgement *decide.Judgement
+	// ProbeProblem says why the probes' entries could not be read.
+	ProbeProblem string
 }
 
 // Observe makes one observation at now, which must carry a monotonic reading.
@@ -91,7 +101,8 @@ func (b *Observer) Observe(ctx context.Context, now time.Time, also ...string) (
 	for _, n := range nodes {
 		s.Hosts = append(s.Hosts, swap.Host{Name: n.Name, Node: n.Node})
 	}
-	b.readReports(ctx, &s, now)
+	beats := b.readHeartbeats(ctx, &s)
+	b.readReports(ctx, &s, beats, now)
 	b.readStatus(ctx, &s)
 
 	s.Now = b.cluster.Date()
@@ -99,8 +110,8 @@ func (b *Observer) Observe(ctx context.Context, now time.Time, also ...string) (
 		s.Missing = append(s.Missing, "the API server's Date")
 		return s, fmt.Errorf("observe: the API server's answers carry no Date")
 	}
-	if b.settings.Automatic != nil {
-		s.Automatic = b.settings.Automatic(s.Observation, b.settings.Policy)
+	if b.settings.Judge != nil && !underWay(&s.Observation, b.settings.Policy.Keys) {
+		b.judge(ctx, &s, beats, now)
 	}
 	inSwap, pending := b.concerned(&s, also)
 	b.readPods(ctx, &s, inSwap, now)
@@ -112,26 +123,37 @@ func (b *Observer) Observe(ctx context.Context, now time.Time, also ...string) (
 	return s, nil
 }
 
-func (b *Observer) readReports(ctx context.Context, s *Sight, now time.Time) {
+// heartbeats are all that were read, by node; nil maps when they could not be.
+type heartbeats struct{ hosts, probes map[string]Heartbeat }
+
+func (b *Observer) readHeartbeats(ctx context.Context, s *Sight) heartbeats {
+	beats, err := b.cluster.Heartbeats(ctx)
+	if err != nil {
+		s.Missing = append(s.Missing, fmt.Sprintf("the hosts' heartbeats: %v", err))
+		return heartbeats{}
+	}
+	h := heartbeats{hosts: map[string]Heartbeat{}, probes: map[string]Heartbeat{}}
+	for _, beat := range beats {
+		if beat.Probe {
+			h.probes[beat.Node] = beat
+		} else {
+			h.hosts[beat.Node] = beat
+		}
+	}
+	return h
+}
+
+func (b *Observer) readReports(ctx context.Context, s *Sight, beats heartbeats, now time.Time) {
 	cm, err := b.cluster.ConfigMap(ctx, b.settings.ActuatorConfigMap)
 	if err != nil {
 		s.Missing = append(s.Missing, fmt.Sprintf("the hosts' reports: %v", err))
 		return
 	}
 	s.ActuatorsMissing = !cm.Exists
-	beats, err := b.cluster.Heartbeats(ctx)
-	beatsRead := err == nil
-	if err != nil {
-		s.Missing = append(s.Missing, fmt.Sprintf("the hosts' heartbeats: %v", err))
-	}
-	byNode := map[string]Heartbeat{}
-	for _, h := range beats {
-		byNode[h.Node] = h
-	}
 	for i := range s.Hosts {
 		h := &s.Hosts[i]
-		beat, has := byNode[h.Name]
-		h.Speaks = b.speaks(h.Name, beat, has, beatsRead, now)
+		beat, has := beats.hosts[h.Name]
+		h.Speaks = b.speaks(h.Name, beat, has, beats.hosts != nil, now)
 		raw, ok := cm.Data[h.Name]
 		if !ok {
 			delete(b.reports, h.Name)
@@ -151,7 +173,7 @@ func (b *Observer) readReports(ctx context.Context, s *Sight, now time.Time) {
 			seen = &seenReport{since: now}
 			b.reports[h.Name] = seen
 		}
-		if beatsRead {
+		if beats.hosts != nil {
 			seen.see(raw, h.Report, beat, has, now)
 		} else {
 			seen.seeReport(raw, h.Report, now)

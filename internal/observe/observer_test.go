@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/exadev/regrade/internal/controller/clustertest"
+	"github.com/exadev/regrade/internal/decide"
+	"github.com/exadev/regrade/internal/fitness"
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/lease"
 	"github.com/exadev/regrade/internal/observe"
@@ -680,8 +682,10 @@ func TestAPendingHostIsLookedAt(t *testing.T) {
 func TestTheAutomaticPairsPodsAreRead(t *testing.T) {
 	c := clustertest.New(three())
 	b := observe.New(c, observe.Settings{
-		Policy:    swap.DefaultPolicy(),
-		Automatic: func(swap.Observation, swap.Policy) *swap.Pair { return &swap.Pair{Out: "n1", In: "nobody"} },
+		Policy: swap.DefaultPolicy(),
+		Judge: func(swap.Observation, []fitness.Host, swap.Policy) decide.Judgement {
+			return decide.Judgement{Decision: decide.Decision{Pair: &swap.Pair{Out: "n1", In: "nobody"}}}
+		},
 	})
 	s := look(t, b, 0, "n3")
 	if s.Automatic == nil || !s.Host("n1").PodsRead || s.Host("n2").PodsRead || !s.Host("n3").PodsRead {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/exadev/regrade/internal/fitness"
 	"github.com/exadev/regrade/internal/fleet"
 )
 
@@ -22,13 +23,17 @@ const (
 	EventSwapCompleted  = "SwapCompleted"
 	EventSwapRolledBack = "SwapRolledBack"
 	EventSwapAbandoned  = "SwapAbandoned"
+	EventFit            = "Fit"
+	EventUnfit          = "Unfit"
+	EventUnknown        = "FitnessUnknown"
 )
 
 // MaxEventMessage is the API's bound.
 const MaxEventMessage = 1024
 
 // Events are what has come between two published statuses: each state that a
-// swap reached, and how it ended, on both of its Nodes. A controller that
+// swap reached, and how it ended, on both of its Nodes; and each verdict that
+// has become another one, on its Node. A controller that
 // begins with a status somebody else published tells nothing twice. Without a
 // status before there is no news: what stands there may be old.
 func Events(prev, now *Status) []Event {
@@ -42,8 +47,45 @@ func Events(prev, now *Status) []Event {
 	if l := now.LastSwap; l != nil && (prev.LastSwap == nil || prev.LastSwap.ID != l.ID) {
 		all = append(all, pair(l.Out, l.In, ended(l))...)
 	}
+	all = append(all, turned(prev.Verdicts, now.Verdicts)...)
 	for i := range all {
 		all[i].Message = short(all[i].Message, MaxEventMessage)
+	}
+	return all
+}
+
+// turned are the verdicts that have become another one. The first verdict on a
+// host is news only when it is not good.
+func turned(prev, now []fitness.Verdict) []Event {
+	before := make(map[string]fitness.Fitness, len(prev))
+	for _, v := range prev {
+		before[v.Node] = v.Fitness
+	}
+	var all []Event
+	for _, v := range now {
+		was, known := before[v.Node]
+		if v.Fitness == was || !known && v.Fitness != fitness.Unfit {
+			continue
+		}
+		e := Event{Node: v.Node}
+		switch v.Fitness {
+		case fitness.Fit:
+			e.Reason, e.Message = EventFit, v.Node+" is fit"
+		case fitness.Unfit:
+			e.Reason, e.Warning, e.Message = EventUnfit, true, v.Node+" is unfit"
+		default:
+			e.Reason, e.Message = EventUnknown, "whether "+v.Node+" is fit is not known"
+		}
+		var words []string
+		for _, r := range v.Reasons {
+			if r.Weight != fitness.Note {
+				words = append(words, r.Sentence)
+			}
+		}
+		if len(words) > 0 {
+			e.Message += ": " + strings.Join(words, "; ")
+		}
+		all = append(all, e)
 	}
 	return all
 }

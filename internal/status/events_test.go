@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/exadev/regrade/internal/fitness"
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/status"
 )
@@ -21,6 +22,11 @@ func TestEvents(t *testing.T) {
 			change(l)
 		}
 		return &status.Status{LastSwap: l}
+	}
+	verdict := func(f fitness.Fitness) *status.Status {
+		return &status.Status{Verdicts: []fitness.Verdict{{Node: "n1", Fitness: f, Reasons: []fitness.Reason{
+			{Weight: fitness.Ground, Sentence: "n1 to n2 is slow"}, {Weight: fitness.Note, Sentence: "n1 saw a change of the leader"},
+		}}}}
 	}
 	both := func(e status.Event) []status.Event {
 		out, in := e, e
@@ -47,8 +53,16 @@ func TestEvents(t *testing.T) {
 			}),
 			both(status.Event{Warning: true, Reason: status.EventSwapRolledBack, Message: "swap id-1: n1 out, n4 in, rolled-back: n4 did not join; its port is shut; the clean-up of n4 is still owed"}),
 		},
-		"a swap is abandoned":        {swap("wait"), ended(fleet.OutcomeAbandoned, nil), both(status.Event{Warning: true, Reason: status.EventSwapAbandoned, Message: "swap id-1: n1 out, n4 in, abandoned"})},
-		"an ended swap is told once": {ended(fleet.OutcomeAbandoned, nil), ended(fleet.OutcomeAbandoned, nil), nil},
+		"a swap is abandoned": {swap("wait"), ended(fleet.OutcomeAbandoned, nil), both(status.Event{Warning: true, Reason: status.EventSwapAbandoned, Message: "swap id-1: n1 out, n4 in, abandoned"})},
+		"a host turns unfit, with its reasons": {verdict(fitness.Fit), verdict(fitness.Unfit), []status.Event{
+			{Node: "n1", Warning: true, Reason: status.EventUnfit, Message: "n1 is unfit: n1 to n2 is slow"},
+		}},
+		"a host turns fit again":           {verdict(fitness.Unknown), verdict(fitness.Fit), []status.Event{{Node: "n1", Reason: status.EventFit, Message: "n1 is fit: n1 to n2 is slow"}}},
+		"a host turns unknown":             {verdict(fitness.Fit), verdict(fitness.Unknown), []status.Event{{Node: "n1", Reason: status.EventUnknown, Message: "whether n1 is fit is not known: n1 to n2 is slow"}}},
+		"a verdict that stays is no news":  {verdict(fitness.Unfit), verdict(fitness.Unfit), nil},
+		"a first verdict is news when bad": {&status.Status{}, verdict(fitness.Unfit), []status.Event{{Node: "n1", Warning: true, Reason: status.EventUnfit, Message: "n1 is unfit: n1 to n2 is slow"}}},
+		"a first good verdict is no news":  {&status.Status{}, verdict(fitness.Fit), nil},
+		"an ended swap is told once":       {ended(fleet.OutcomeAbandoned, nil), ended(fleet.OutcomeAbandoned, nil), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, status.Events(test.prev, test.now)); diff != "" {

@@ -110,7 +110,7 @@ func waitingRows() []Row {
 			say:   say("the fleet is paused: no swap begins")},
 		{From: Idle, If: "the verdicts ask for nothing", Code: "NothingToDo",
 			when: func(v *view) bool { return v.o.Automatic == nil },
-			say:  say("no swap is wanted")},
+			say:  say("no swap begins")},
 		{From: Idle, If: "the verdicts ask, and this is a dry run", Code: "DryRun",
 			when: func(v *view) bool { return v.p.DryRun },
 			say: func(v *view) string {

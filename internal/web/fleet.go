@@ -3,6 +3,7 @@ package web
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/exadev/regrade/internal/fitness"
 	"github.com/exadev/regrade/internal/status"
 )
 
@@ -27,6 +28,15 @@ var (
 	descReady    = desc("host_ready", "1 while the Node is Ready.", "node")
 	descVoter    = desc("host_voter", "1 while the host votes.", "node")
 	descFresh    = desc("host_report_fresh", "1 while the host daemon's report holds.", "node")
+	descVerdict  = desc("host_verdict", "1 for the verdict that holds, 0 for the two others.", "node", "verdict")
+	descMargin   = desc("host_margin_ratio", "The worst reading of a host as a share of its limit.", "node")
+	descBadLinks = desc("host_bad_links", "On how many bad links to other voters a voter is.", "node")
+	descSamples  = desc("host_window_samples", "Samples in a host's window.", "node")
+	descLower    = desc("reading_lower", "A reading that was judged, its lower edge: seconds, a ratio or bytes, as its kind says.", "node", "kind", "peer")
+	descUpper    = desc("reading_upper", "The same, its upper edge; absent where a histogram has none.", "node", "kind", "peer")
+	descLimit    = desc("reading_limit", "What the reading is held to.", "node", "kind", "peer")
+	descWould    = desc("swap_wanted", "1 for the swap that the verdicts ask for, whether or not something holds it.", "out", "in")
+	descHeld     = desc("swap_held", "1 for each reason why the verdicts ask for no swap now.", "code", "node")
 	descEligible = desc("host_eligible", "1 while the host is labelled eligible.", "node")
 )
 
@@ -91,6 +101,40 @@ func collect(s *status.Status, set gauge) {
 		}
 	}
 	set(descVoters, float64(voters))
+	for _, v := range s.Verdicts {
+		for _, f := range []fitness.Fitness{fitness.Fit, fitness.Unfit, fitness.Unknown} {
+			set(descVerdict, one(v.Fitness == f), v.Node, string(f))
+		}
+		set(descMargin, v.Margin, v.Node)
+		set(descBadLinks, float64(v.BadLinks), v.Node)
+		set(descSamples, float64(v.Samples), v.Node)
+		seen := map[[2]string]bool{}
+		for _, m := range v.Measures {
+			kind := string(m.Kind)
+			if k := [2]string{kind, m.Peer}; seen[k] {
+				continue
+			} else {
+				seen[k] = true
+			}
+			set(descLower, m.Lower, v.Node, kind, m.Peer)
+			if !m.Open {
+				set(descUpper, m.Upper, v.Node, kind, m.Peer)
+			}
+			set(descLimit, m.Limit, v.Node, kind, m.Peer)
+		}
+	}
+	if a := s.Automatic; a != nil {
+		if a.Out != "" {
+			set(descWould, 1, a.Out, a.In)
+		}
+		held := map[[2]string]bool{}
+		for _, r := range a.Reasons {
+			if k := [2]string{r.Code, r.Node}; !held[k] {
+				held[k] = true
+				set(descHeld, 1, r.Code, r.Node)
+			}
+		}
+	}
 }
 
 func one(b bool) float64 {

@@ -227,7 +227,9 @@ func (c *Cluster) Heartbeats(ctx context.Context) ([]observe.Heartbeat, error) {
 	defer c.mu.Unlock()
 	var out []observe.Heartbeat
 	for node, b := range c.state.Beats {
-		b.Node = node
+		if !b.Probe {
+			b.Node = node // a probe's stands under a key of its own
+		}
 		if c.Beating {
 			b.Renewed = b.Renewed.Add(time.Second)
 			c.state.Beats[node] = b
