@@ -2,15 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/exadev/regrade/internal/etcd/embedded"
-	"github.com/exadev/regrade/internal/status"
-	"github.com/exadev/regrade/internal/swap"
+	"github.com/exadev/regrade/internal/fitness"
 )
 
 // The test binary is the member too, as the demo's own binary is.
@@ -43,7 +44,7 @@ func TestASlowVoterIsSwappedForAStandbyWithWritesFlowing(t *testing.T) {
 		t.Fatalf("exit status %d: %s", code, errs)
 	}
 	for _, want := range []string{
-		"v1 is unfit: round trip", "the limit is 100ms", "learner promoted", "hands etcd's leadership over",
+		"v1 is to be swapped for", "the limit is 100ms", "learner promoted", "hands etcd's leadership over",
 		"v1 out,", "completed", "0 failed", "lost 0",
 	} {
 		if !strings.Contains(out, want) {
@@ -84,40 +85,59 @@ func TestBadArgumentsAreAUsageError(t *testing.T) {
 	}
 }
 
-func TestTheStandInRule(t *testing.T) {
+// The demo's windows through regrade's own judgement.
+func TestTheDemosWindowsAreJudged(t *testing.T) {
 	const ms = time.Millisecond
-	voter := func() *status.Report { return &status.Report{Etcd: &status.EtcdView{Linearizable: true}} }
+	names := []string{"s1", "s2", "v1", "v2", "v3"}
 	for name, c := range map[string]struct {
-		trips map[string]time.Duration
-		want  *swap.Pair
+		ways    map[string]time.Duration // 2 ms where nothing is said; negative: no answer
+		unfit   []string
+		unknown []string
 	}{
-		"all are well":                       {trips: map[string]time.Duration{"v1": 2 * ms, "v2": 2 * ms, "s1": ms}},
-		"a voter at the limit is fit":        {trips: map[string]time.Duration{"v1": 100 * ms, "v2": 2 * ms, "s1": ms}},
-		"a voter above it goes":              {trips: map[string]time.Duration{"v1": 101 * ms, "v2": 2 * ms, "s1": ms}, want: &swap.Pair{Out: "v1", In: "s1"}},
-		"the quickest standby comes":         {trips: map[string]time.Duration{"v1": 150 * ms, "v2": 2 * ms, "s1": 3 * ms, "s2": ms}, want: &swap.Pair{Out: "v1", In: "s2"}},
-		"a standby between the limits stays": {trips: map[string]time.Duration{"v1": 150 * ms, "v2": 2 * ms, "s1": 51 * ms}},
-		"two unfit voters: a common cause":   {trips: map[string]time.Duration{"v1": 150 * ms, "v2": 150 * ms, "s1": ms}},
-		"a silent voter is not slow":         {trips: map[string]time.Duration{"v2": 2 * ms, "s1": ms}},
+		"all are well":                        {},
+		"a voter at the limit is fit":         {ways: map[string]time.Duration{"v1": 100 * ms}},
+		"a voter above it is unfit":           {ways: map[string]time.Duration{"v1": 101 * ms}, unfit: []string{"v1"}},
+		"two of three have suspects all over": {ways: map[string]time.Duration{"v1": 150 * ms, "v2": 150 * ms}, unfit: []string{"v1", "v2"}},
+		"a silent voter is not slow":          {ways: map[string]time.Duration{"v1": -1}, unknown: []string{"v1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRoundTrips(nil, 3)
-			var o swap.Observation
-			for _, host := range []string{"s1", "s2", "v1", "v2"} {
-				h := swap.Host{Name: host, Report: &status.Report{}}
-				h.Node.Labels = map[string]string{swap.DefaultPolicy().Keys.Eligible(): "true"}
-				if host[0] == 'v' {
-					h.Report = voter()
-				}
-				o.Hosts = append(o.Hosts, h)
-				if took, ok := c.trips[host]; ok {
-					for range 3 {
-						r.add(host, took, nil)
+			timing := options{}.timing()
+			urls := map[string]string{}
+			for _, n := range names {
+				urls[n] = ""
+			}
+			p := newProbes(urls, timing.window, timing.period())
+			now := time.Now()
+			for range 2 * timing.window {
+				for _, n := range names {
+					took, ok := c.ways[n]
+					if !ok {
+						took = 2 * ms
 					}
+					var err error
+					if took < 0 {
+						err = errors.New("no answer")
+					}
+					p.add(n, took, err)
+				}
+				now = now.Add(timing.sample)
+				p.sample(now)
+			}
+			hosts := p.hosts(now)
+			for i := range hosts {
+				hosts[i].Votes = hosts[i].Node[0] == 'v'
+			}
+			var unfit, unknown []string
+			for _, v := range fitness.Judge(hosts, newJudge(p, timing).rules.Fitness) {
+				switch {
+				case v.Fitness == fitness.Unfit && v.Votes:
+					unfit = append(unfit, v.Node)
+				case v.Fitness == fitness.Unknown:
+					unknown = append(unknown, v.Node)
 				}
 			}
-			got := (&standIn{trips: r, election: time.Second}).pair(o, swap.DefaultPolicy())
-			if (got == nil) != (c.want == nil) || (got != nil && *got != *c.want) {
-				t.Fatalf("got %+v, want %+v", got, c.want)
+			if !slices.Equal(unfit, c.unfit) || !slices.Equal(unknown, c.unknown) {
+				t.Fatalf("unfit %v, unknown %v; want %v, %v", unfit, unknown, c.unfit, c.unknown)
 			}
 		})
 	}
@@ -129,20 +149,20 @@ func TestASlowLinkDelaysBothWays(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer k.close()
-	r := newRoundTrips(map[string]string{"h": "http://" + k.address()}, 3)
+	r := newProbes(map[string]string{"h": "http://" + k.address()}, 3, time.Second)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); r.run(ctx, time.Millisecond) }()
 	wait := func(ok func(time.Duration) bool) {
 		t.Helper()
 		for range 500 {
-			if took, known := r.median("h"); known && ok(took) {
+			if took, known := r.way("h"); known && ok(took) {
 				return
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
-		took, known := r.median("h")
-		t.Fatalf("median %s, known %t", took, known)
+		took, known := r.way("h")
+		t.Fatalf("the middle %s, known %t", took, known)
 	}
 	wait(func(d time.Duration) bool { return d < 40*time.Millisecond })
 	k.slow(25 * time.Millisecond)

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/exadev/regrade/internal/controller"
-	"github.com/exadev/regrade/internal/decide"
-	"github.com/exadev/regrade/internal/fitness"
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/hostd"
 	"github.com/exadev/regrade/internal/observe"
@@ -25,7 +23,7 @@ import (
 type cluster struct {
 	world *sim.World
 	etcd  *datastore
-	rule  *standIn
+	judge *judge
 	say   *narrator
 	hostd hostd.Policy
 
@@ -53,7 +51,7 @@ func newCluster(ctx context.Context, o options, t timing, d *datastore, say *nar
 	for _, n := range d.nodes {
 		urls[n.host] = n.peerURL() + "/version"
 	}
-	c.rule = &standIn{trips: newRoundTrips(urls, t.window), election: t.election}
+	c.judge = newJudge(newProbes(urls, t.window, t.period()), t)
 	w.OnEvent(say.event)
 	return c, nil
 }
@@ -63,16 +61,14 @@ func (c *cluster) start(t timing) {
 	p := swap.DefaultPolicy()
 	p.Target, p.DryRun, p.Period, p.Cooldown = len(c.world.Voters()), false, time.Second, 2*time.Second
 	boss := controller.New(c.world.Controller(), controller.Rules{
-		Next: swap.Next, MayRemove: swap.MayRemove, Judge: func(o swap.Observation, _ []fitness.Host, p swap.Policy) decide.Judgement {
-			return decide.Judgement{Decision: decide.Decision{Pair: c.rule.pair(o, p)}}
-		},
+		Next: swap.Next, MayRemove: swap.MayRemove, Judge: c.judge.judge,
 	}, controller.Settings{Self: "demo-controller", Policy: p, Protected: protected})
 	c.spawn(func() {
 		boss.Run(c.ctx, c.world.Controller(), func(t controller.Turn) {
 			c.mu.Lock()
 			c.turn = t
 			c.mu.Unlock()
-			c.say.turn(t, c.rule)
+			c.say.turn(t, c.judge)
 		})
 	})
 	c.spawn(func() { // the world moves by itself
@@ -86,7 +82,7 @@ func (c *cluster) start(t timing) {
 			}
 		}
 	})
-	c.spawn(func() { c.rule.trips.run(c.ctx, t.sample) })
+	c.spawn(func() { c.judge.probes.run(c.ctx, t.sample) })
 	for _, name := range c.world.Names() {
 		c.startDaemon(name)
 	}

@@ -90,7 +90,7 @@ func (n *narrator) event(e sim.Event) {
 }
 
 // turn tells what the controller decided, once for each change of mind.
-func (n *narrator) turn(t controller.Turn, rule *standIn) {
+func (n *narrator) turn(t controller.Turn, j *judge) {
 	d := t.Decision
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -109,7 +109,7 @@ func (n *narrator) turn(t controller.Turn, rule *standIn) {
 		return
 	}
 	if d.Code == "DecisionTaken" {
-		n.print("verdict", rule.reason())
+		n.print("verdict", j.now().Decision.Sentence)
 	}
 	n.print("controller", line)
 }

@@ -67,11 +67,15 @@ type timing struct {
 func (o options) timing() timing {
 	t := timing{
 		heartbeat: 100 * time.Millisecond, election: time.Second, promotion: 15 * time.Second, gone: 8 * time.Second,
-		sample: 100 * time.Millisecond, window: 20, quiet: 3 * time.Second, limit: 3 * time.Minute,
+		sample: 150 * time.Millisecond, window: 15, quiet: 3 * time.Second, limit: 3 * time.Minute,
 	}
 	if o.fast {
 		t.promotion, t.gone, t.quiet = time.Second, 4*time.Second, time.Second
-		t.sample, t.window = 50*time.Millisecond, 15
+		t.sample, t.window = 80*time.Millisecond, 12
 	}
 	return t
 }
+
+// period is what the samples are said to come in: twice as long as they do, so
+// that a machine that is busy with five etcds does not make its probes silent.
+func (t timing) period() time.Duration { return 2 * t.sample }

@@ -81,9 +81,12 @@ func (c *cluster) story(o options, t timing) error {
 		return err
 	}
 	_, healthy := w.recent()
-	for _, h := range c.world.Names() {
-		m, _ := c.rule.trips.median(h)
-		c.say.line("verdict", "%s: round trip %s", h, short(m))
+	for _, v := range c.judge.now().Verdicts {
+		took, _ := c.judge.probes.way(v.Node)
+		c.say.line("verdict", "%s is %s: its port is reached in %s", v.Node, v.Fitness, short(took))
+		for _, r := range v.Reasons {
+			c.say.line("verdict", "  %s", r.Sentence)
+		}
 	}
 
 	var slow time.Duration
@@ -144,13 +147,9 @@ func (c *cluster) quiet() bool {
 	return fresh && turn.Err == nil && turn.Decision.State == swap.Idle && !turn.Decision.Acts()
 }
 
+// measured says whether every window is full and every host was judged.
 func (c *cluster) measured() bool {
-	for _, h := range c.world.Names() {
-		if _, ok := c.rule.trips.median(h); !ok {
-			return false
-		}
-	}
-	return true
+	return c.judge.probes.full() && len(c.judge.now().Verdicts) == len(c.world.Names())
 }
 
 func (c *cluster) rest(d time.Duration) error {

@@ -18,7 +18,7 @@ type total struct {
 func (t *total) addOf(h *Histogram, limit time.Duration, at time.Time) {
 	t.add(h)
 	var one total
-	if one.add(h); one.n > 0 && one.p99(DiskBounds()).lower >= limit {
+	if one.add(h); one.n > 0 && limit > 0 && one.p99(DiskBounds()).lower >= limit {
 		t.slow.hit(at)
 	}
 }
@@ -79,6 +79,9 @@ func (h *host) judgeDisk(p Policy) {
 			commit.addOf(&g.BackendCommit, p.BackendCommit, s.At)
 		}
 	}
+	if p.WALFsync <= 0 && p.BackendCommit <= 0 {
+		return
+	}
 	if h.Votes {
 		if h.gapUnless(pages, ReadingEtcd) {
 			h.judgeHistogram(p, &wal, WALFsyncP99, CodeWALFsync, "WAL fsyncs", p.WALFsync)
@@ -87,6 +90,7 @@ func (h *host) judgeDisk(p Policy) {
 		return
 	}
 	switch {
+	case p.WALFsync <= 0:
 	case own != nil && own.Count > 0:
 		m := h.measure(exact(FsyncP99, own.P99.Seconds(), p.WALFsync.Seconds(), own.Count))
 		if own.P99 > p.WALFsync {
@@ -104,6 +108,9 @@ func (h *host) judgeDisk(p Policy) {
 // at or above the limit; a newcomer is fit only where the upper one is at or
 // under it.
 func (h *host) judgeHistogram(p Policy, t *total, kind Kind, code, what string, limit time.Duration) {
+	if limit <= 0 {
+		return
+	}
 	if t.n < uint64(h.size) {
 		h.v.add(Reason{Code: CodeFewTimes, Weight: Gap, Sentence: fmt.Sprintf("the etcd of %s made %d %s in the window, a p99 needs %d", h.Node, t.n, what, h.size)})
 		return

@@ -184,6 +184,10 @@ func verdictCases() []verdictCase {
 		{name: "a kernel without PSI is unknown", change: memory("n4", func(m *level.Reading) { m.Pressure = nil }), want: "fff?f", codes: []string{"n4 ReadingMissing"}},
 		{name: "a kernel without PSI whose memory is below the floor is unfit all the same", change: memory("n1", func(m *level.Reading) { m.Pressure, m.AvailableBytes = nil, 1<<20 }), want: "uffff", codes: []string{"n1 MemoryOver"}},
 
+		{name: "a limit of zero is not judged, and nothing is missed that only it asks for", change: all(edit("n1", func(s *fitness.Sample) { s.Etcd, s.Memory = nil, nil }), edit("n4", func(s *fitness.Sample) { s.Fsync, s.Memory = nil, nil })), policy: func(p *fitness.Policy) {
+			p.WALFsync, p.BackendCommit, p.Memory, p.QuotaBytes, p.WiFi = 0, 0, level.Limits{}, 0, fitness.WiFiIgnore
+		}, want: "fff?f", codes: []string{"n4 ReadingMissing"}}, // the voters' pages still name a quota
+
 		// Wi-Fi (R-185-07).
 		{name: "a standby on Wi-Fi is not brought in and a voter on it stays", change: all(wifi("n1"), wifi("n4")), want: "fffuf", codes: []string{"n1 WiFi", "n4 WiFi"}},
 		{name: "with ignore Wi-Fi is as good as a wire", change: all(wifi("n1"), wifi("n4")), policy: func(p *fitness.Policy) { p.WiFi = fitness.WiFiIgnore }, want: "fffff"},

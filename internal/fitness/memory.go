@@ -10,6 +10,9 @@ import (
 // says (R-185-17); a standby also needs more available memory than etcd's quota,
 // and less pressure than makes a voter unfit.
 func (h *host) judgeMemory(p Policy, quota uint64) {
+	if p.Memory == (level.Limits{}) && (h.Votes || quota == 0) {
+		return
+	}
 	read, amounts := 0, 0
 	var over beyond
 	var last, missing []level.Reason
@@ -54,7 +57,7 @@ func (h *host) judgeMemory(p Policy, quota uint64) {
 		}
 		h.v.add(Reason{Code: CodeMemoryOver, Weight: weight, Lasting: over.lasting(p), Measure: m, Sentence: fmt.Sprintf("memory on %s was over in %d of %d samples, the limit is %.0f %%; last: %s", h.Node, over.n, len(h.samples), limit*100, last[len(last)-1].Sentence)})
 	}
-	if h.Votes || amounts == 0 {
+	if h.Votes || amounts == 0 || quota == 0 {
 		return
 	}
 	least := lows.kth()

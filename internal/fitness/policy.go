@@ -8,7 +8,8 @@ import (
 )
 
 // Policy is what an operator may set. Limits are derived from it, never kept
-// beside it (R-185-26).
+// beside it (R-185-26). A limit of zero is not judged, and nothing is missed where
+// no limit asks for it.
 type Policy struct {
 	// Period and Size are how often a probe samples and how many samples are
 	// judged. A probe is silent after three periods, a window that holds fewer
