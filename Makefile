@@ -91,6 +91,7 @@ test: unit lab ## Everything: unit, property, sim and lab tests; the lab's long 
 unit: ## Unit, property and sim tests of all modules, without the lab
 	@for m in $(MODULES); do echo "test $$m"; (cd $$m && LAB=off nice go test -vet=off $$(go list ./... | grep -v '/lab/scenarios')); done
 	@go -C tools test ./cmd/...
+	@nice go -C tools/monitoring test -vet=off ./...
 
 .PHONY: race
 race: ## Unit tests of the product under the race detector (needs a C compiler)

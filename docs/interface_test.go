@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"go/types"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -21,6 +22,7 @@ import (
 	"github.com/exadev/regrade/internal/fleet"
 	hostsettings "github.com/exadev/regrade/internal/hostd/settings"
 	"github.com/exadev/regrade/internal/status"
+	"github.com/exadev/regrade/internal/web"
 )
 
 // The interface page against the code, in both directions.
@@ -41,6 +43,7 @@ func TestTheInterfacePageListsWhatTheCodeFixes(t *testing.T) {
 		"json record":  fields(reflect.TypeFor[status.Record](), shared),
 		"json request": fields(reflect.TypeFor[status.Request](), nil),
 		"json pause":   fields(reflect.TypeFor[status.Pause](), nil),
+		"metrics":      slices.Collect(maps.Keys(web.Metrics())),
 		"json verdict": fields(reflect.TypeFor[fitness.Verdict](), shared[1:]),
 		"json entry":   fields(reflect.TypeFor[fitness.Entry](), nil),
 		"json measure": fields(reflect.TypeFor[fitness.Measure](), nil),

@@ -11,6 +11,16 @@ import (
 	"github.com/exadev/regrade/internal/status"
 )
 
+// Names of what a pass leaves behind; those of the fleet are in fleet.go.
+const (
+	namePasses   = "regrade_pass_seconds"
+	nameActions  = "regrade_actions_total"
+	nameSwaps    = "regrade_swaps_total"
+	nameSeconds  = "regrade_swap_seconds"
+	nameInfo     = "regrade_build_info"
+	nameRequests = "regrade_api_requests_total"
+)
+
 // Controller are the controller's metrics and health. What they say of the
 // fleet is what the last published status says, so that a dashboard, `regrade
 // status` and an alert never disagree.
@@ -38,26 +48,26 @@ func NewController(version string, long time.Duration, requests func() int64, no
 	c := &Controller{
 		now: now, long: long, passed: now(), registry: prometheus.NewRegistry(),
 		passes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "regrade_pass_seconds", Help: "Time of a controller pass, by result.",
+			Name: namePasses, Help: "Time of a controller pass, by result.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"result"}),
 		acted: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "regrade_actions_total", Help: "Actions that passes carried out, by kind.",
+			Name: nameActions, Help: "Actions that passes carried out, by kind.",
 		}, []string{"action"}),
 		swaps: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "regrade_swaps_total", Help: "Swaps that ended while this process watched, by outcome.",
+			Name: nameSwaps, Help: "Swaps that ended while this process watched, by outcome.",
 		}, []string{"outcome", "manual"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "regrade_swap_seconds", Help: "Time from a swap's first state to its end, by outcome.",
+			Name: nameSeconds, Help: "Time from a swap's first state to its end, by outcome.",
 			Buckets: []float64{10, 20, 30, 45, 60, 90, 120, 300, 600, 1800, 3600, 7200},
 		}, []string{"outcome"}),
 	}
-	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "regrade_build_info", Help: "Always 1."}, []string{"version"})
+	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: nameInfo, Help: "Always 1."}, []string{"version"})
 	info.WithLabelValues(version).Set(1)
 	c.registry.MustRegister(c.passes, c.acted, c.swaps, c.seconds, info, fleetOf{c})
 	if requests != nil {
 		c.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "regrade_api_requests_total", Help: "Requests sent to API servers.",
+			Name: nameRequests, Help: "Requests sent to API servers.",
 		}, func() float64 { return float64(requests()) }))
 	}
 	return c

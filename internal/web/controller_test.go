@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/exadev/regrade/internal/fitness"
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/status"
 )
@@ -33,7 +35,11 @@ func someStatus() *status.Status {
 			{Code: "NotReady", Node: "n2"}, {Code: "NotReady", Node: "n2"}, {Code: "EtcdAlarm"},
 		}},
 		LastSwap: &status.LastSwap{ID: "id-0", Outcome: fleet.OutcomeCompleted, EndedAt: at},
-		Hosts:    []status.Host{{Name: "n1", Ready: true, Voter: true, Fresh: true, Eligible: true}, {Name: "n4"}},
+		Verdicts: []fitness.Verdict{{Node: "n1", Votes: true, Fitness: fitness.Unfit, Margin: 1.2, BadLinks: 2, Samples: 100, Measures: []fitness.Measure{
+			{Kind: fitness.ConnectP99, Peer: "n2", Lower: 0.6, Upper: 0.6, Limit: 0.5}, {Kind: fitness.WALFsyncP99, Lower: 8.192, Open: true, Limit: 0.01},
+		}}},
+		Automatic: &status.Automatic{Out: "n1", In: "n4", Reasons: []status.Reason{{Code: "Cooldown"}, {Code: "Cooldown"}}},
+		Hosts:     []status.Host{{Name: "n1", Ready: true, Voter: true, Fresh: true, Eligible: true}, {Name: "n4"}},
 	}
 }
 
@@ -49,6 +55,14 @@ regrade_gate_shut{code="NotReady",node="n2"} 1
 # HELP regrade_swap_step 1 for the state that the swap under way is in.
 # TYPE regrade_swap_step gauge
 regrade_swap_step{id="id-1",in="n4",out="n1",step="promote"} 1
+# HELP regrade_host_verdict 1 for the verdict that holds, 0 for the two others.
+# TYPE regrade_host_verdict gauge
+regrade_host_verdict{node="n1",verdict="fit"} 0
+regrade_host_verdict{node="n1",verdict="unfit"} 1
+regrade_host_verdict{node="n1",verdict="unknown"} 0
+# HELP regrade_reading_upper The same, its upper edge; absent where a histogram has none.
+# TYPE regrade_reading_upper gauge
+regrade_reading_upper{kind="connect_p99_seconds",node="n1",peer="n2"} 0.6
 # HELP regrade_voters Voters that the member lists name.
 # TYPE regrade_voters gauge
 regrade_voters 1
@@ -59,7 +73,7 @@ regrade_api_requests_total 7
 # TYPE regrade_actions_total counter
 regrade_actions_total{action="take-lease"} 1
 `
-	if err := testutil.GatherAndCompare(c.registry, strings.NewReader(want), "regrade_gate_shut", "regrade_swap_step", "regrade_voters", "regrade_api_requests_total", "regrade_actions_total"); err != nil {
+	if err := testutil.GatherAndCompare(c.registry, strings.NewReader(want), "regrade_gate_shut", "regrade_host_verdict", "regrade_reading_upper", "regrade_swap_step", "regrade_voters", "regrade_api_requests_total", "regrade_actions_total"); err != nil {
 		t.Error(err)
 	}
 	families, err := c.registry.Gather()
@@ -70,8 +84,24 @@ regrade_actions_total{action="take-lease"} 1
 	if err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v, %v", problems, err)
 	}
-	if len(families) < 20 {
-		t.Errorf("%d families: the lint saw too few", len(families))
+	// Each metric that is named is there, and none else.
+	all := Metrics()
+	for _, f := range families {
+		want, known := all[f.GetName()]
+		if !known {
+			t.Errorf("%s is not among Metrics", f.GetName())
+		}
+		delete(all, f.GetName())
+		for _, l := range f.GetMetric()[0].GetLabel() {
+			if !slices.Contains(want, l.GetName()) {
+				t.Errorf("%s has the label %s, which Metrics does not say", f.GetName(), l.GetName())
+			}
+		}
+	}
+	delete(all, "regrade_swaps_total") // no swap has ended yet
+	delete(all, "regrade_swap_seconds")
+	for name := range all {
+		t.Errorf("%s is named and was not seen", name)
 	}
 }
 

@@ -1,14 +1,37 @@
 package web
 
 import (
+	"maps"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/exadev/regrade/internal/fitness"
 	"github.com/exadev/regrade/internal/status"
 )
 
+// described are the metrics of the fleet with their labels.
+var described = map[string][]string{}
+
 func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("regrade_"+name, help, labels, nil)
+	name = "regrade_" + name
+	if labels == nil {
+		labels = []string{}
+	}
+	described[name] = labels
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
+// Metrics are the controller's metrics by name, each with its labels, beside
+// those that every process has.
+func Metrics() map[string][]string {
+	all := maps.Clone(described)
+	for name, labels := range map[string][]string{
+		namePasses: {"result"}, nameActions: {"action"}, nameSwaps: {"outcome", "manual"}, nameSeconds: {"outcome"},
+		nameInfo: {"version"}, nameRequests: {},
+	} {
+		all[name] = labels
+	}
+	return all
 }
 
 var (
