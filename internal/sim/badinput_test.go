@@ -19,6 +19,7 @@ var badInput = map[string]time.Duration{
 	"API is slow for the controller":    180 * time.Second,
 	"API is slow for a daemon":          60 * time.Second,
 	"clock steps":                       20 * time.Second, // by 400 s
+	"an API server's clock is off":      20 * time.Second, // the same, of a voter
 	"report from the future":            0,
 	"older daemon":                      40 * time.Second,
 }

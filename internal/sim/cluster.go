@@ -237,7 +237,7 @@ func (c *Cluster) Date() time.Time {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
 	c.w.follow()
-	return c.w.date().UTC().Truncate(time.Second)
+	return c.w.dateOf(c.from, false).UTC().Truncate(time.Second)
 }
 
 // describe names a patch's changes, sorted, for the log of events.

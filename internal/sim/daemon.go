@@ -55,7 +55,7 @@ func (a *HostAPI) ask(ctx context.Context, what string, f func(h, server *Host) 
 // Read implements hostd.API.
 func (a *HostAPI) Read(ctx context.Context) (v hostapi.View, err error) {
 	err = a.ask(ctx, "read node and lease", func(h, s *Host) error {
-		v = hostapi.View{Date: a.m.w.date(), Server: a.m.w.joinURL(s), Lease: a.m.w.api.Lease}
+		v = hostapi.View{Date: a.m.w.dateOf(h.Name, a.avoid), Server: a.m.w.joinURL(s), Lease: a.m.w.api.Lease}
 		if n := a.m.w.api.node(h.Name); n != nil {
 			own := n.read().Node
 			v.Self = &own

@@ -44,6 +44,28 @@ func (w *World) apiWrite(e Effect, do func()) error {
 // date is the API servers' clock.
 func (w *World) date() time.Time { return w.now.Add(w.dateOff) }
 
+// dateOf is the clock of the API server that answers a client: the first that serves
+// and is reached.
+func (w *World) dateOf(from string, avoid bool) time.Time {
+	for _, s := range w.hosts {
+		if w.servesAPI(s) && w.reaches(from, s.Name) && (s.Name != from || !avoid) {
+			return w.date().Add(w.clocks[s.Name])
+		}
+	}
+	return w.date()
+}
+
+// SetClock puts the clock of a host's API server off by so much.
+func (w *World) SetClock(name string, off time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.clocks[name] == off {
+		return
+	}
+	w.clocks[name] = off
+	w.record(Effect{By: "fault", What: "the clock of its API server is off by " + off.String(), Node: name})
+}
+
 // JumpDate sets the API servers' clock forward, or back.
 func (w *World) JumpDate(by time.Duration) {
 	w.mu.Lock()

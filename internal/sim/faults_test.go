@@ -161,6 +161,13 @@ var faults = map[string]func(*run, fault){
 		a.slowUntil, a.each = time.Now().Add(f.For), time.Duration(1+f.Effect%4)*time.Second
 	},
 	"watch is late": func(r *run, f fault) { r.w.HoldWatch(f.Host, f.For) },
+	"an API server's clock is off": func(r *run, f fault) {
+		off := f.For * 20 * time.Duration(1-2*(f.Effect%2))
+		r.w.SetClock(f.Host, off)
+		r.clock[f.Host] = off
+		r.w.DaemonDied(f.Host)
+		r.newDaemon(f.Host)
+	},
 	"date jumps": func(r *run, f fault) {
 		r.w.JumpDate(f.For * time.Duration(1-2*(f.Effect%2)))
 	},
@@ -334,6 +341,7 @@ func (r *run) heal() {
 		r.boot(n)
 		r.w.HoldWatch(n, 0)
 		r.w.FailWrites(n, 0)
+		r.w.SetClock(n, 0)
 		if r.clock[n] != 0 {
 			r.clock[n] = 0
 			r.w.DaemonDied(n)

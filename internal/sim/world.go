@@ -95,6 +95,7 @@ type World struct {
 	// dateOff is how far the API servers' clock is off; failing are the clients
 	// whose writes fail.
 	dateOff time.Duration
+	clocks  map[string]time.Duration // of single API servers, besides
 	failing map[string]failing
 
 	log    []Event
@@ -140,7 +141,7 @@ func New(cfg Config) (*World, error) {
 		k3s:  k3s{removedAt: map[fleet.MemberID]time.Time{}, unstarted: map[fleet.MemberID]time.Time{}},
 		left: -1,
 
-		failing: map[string]failing{},
+		failing: map[string]failing{}, clocks: map[string]time.Duration{},
 	}
 	w.nextTick = w.now.Add(cfg.Tick)
 	w.etcd = cfg.Datastore
