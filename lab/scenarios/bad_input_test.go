@@ -26,6 +26,7 @@ import (
 // a voter that stays, it does no harm. The hosts share the machine's clock, so that it is the
 // host daemon's that is wrong; k3s's and the kernel's are right.
 func Test_bad_clock(t *testing.T) {
+	long(t)
 	s, out, in := troubled(t)
 	for _, off := range []time.Duration{5 * time.Minute, -7 * time.Minute} {
 		s.setClock(in, off)
@@ -109,6 +110,7 @@ func Test_older_daemon(t *testing.T) {
 // future. Each is named and nothing is done on it; with the true report back the swap is
 // accepted. In the middle of a swap the daemons live, and write over what was doctored.
 func Test_report_from_future(t *testing.T) {
+	long(t)
 	s, out, in := troubled(t)
 	future := map[string]struct {
 		word   string
