@@ -166,7 +166,8 @@ func Compose(prev *status.Status, o *swap.Observation, d swap.Decision, p swap.P
 func judged(st *status.Status, s *observe.Sight) {
 	switch {
 	case s.Judgement != nil:
-		st.Verdicts, st.Automatic = s.Judgement.Verdicts, s.Judgement.Decision.Published()
+		// The rest of a status has its room beside them: over MaxDocument nobody reads it.
+		st.Verdicts, st.Automatic = fitness.Trim(s.Judgement.Verdicts, status.MaxDocument*3/4), s.Judgement.Decision.Published()
 	case s.ProbeProblem != "":
 		st.Automatic = &status.Automatic{Sentence: "nothing is judged: the probes' entries could not be read", Reasons: []status.Reason{{Code: swap.CodeMissing, Sentence: s.ProbeProblem}}}
 	case s.Status != nil:
