@@ -20,6 +20,14 @@ func TestHistoriesThatOnceFailed(t *testing.T) {
 				{At: swap.Promote, After: 11, Kind: "controller dies", Effect: 3},
 			},
 		},
+		// The held Lease of the swap before the last one began that swap once more.
+		"the Lease of the swap before the last one is put back": {
+			Voters: 3, Standbys: 1, Seed: 1, Out: "v1", In: "s1",
+			Back: []fault{
+				{After: 75, Kind: "old lease put back", Host: "v1", Effect: 7, For: time.Minute},
+				{After: 117, Kind: "old lease put back", Host: "s1", Effect: 3, For: 400 * time.Second},
+			},
+		},
 		// Its promotion had failed and no rollback was ever ordered: the server's join
 		// drop-in stayed (safety rules 16 and 18).
 		"the candidate falls, says so, and falls again until the swap has ended": {

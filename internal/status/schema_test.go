@@ -74,7 +74,7 @@ func documents() map[string]any {
 				Name: "n1", Role: fleet.RoleServer, Level: fleet.LevelFull, Ready: true, Voter: true, Learner: true, MemberID: big,
 				Eligible: true, Pinned: true, Fresh: true, Members: []fleet.MemberID{big}, Reasons: reason,
 			}},
-			OtherNodes: 7, History: []status.PastSwap{{Out: "n1", In: "n4", Manual: true, Outcome: fleet.OutcomeCompleted, EndedAt: at}},
+			OtherNodes: 7, History: []status.PastSwap{{ID: id, Out: "n1", In: "n4", Manual: true, Outcome: fleet.OutcomeCompleted, EndedAt: at}},
 			Verdicts: []fitness.Verdict{{
 				Node: "n1", Votes: true, Fitness: fitness.Unfit, BadLinks: 2, Seen: 1, Part: fitness.Cause, Margin: 1.2, Link: fitness.Wired,
 				Samples: 100, From: at, To: at, Members: []fleet.MemberID{big}, Measures: []fitness.Measure{measure},

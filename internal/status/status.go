@@ -43,7 +43,8 @@ type Status struct {
 	// EvenSince is when an even number of voters was first seen (R-F-02).
 	EvenSince time.Time `json:"even_since,omitzero"`
 	// History are the swaps that ended, the last first, as far as a later decision
-	// looks back: how many a day, and how long a host is left alone.
+	// looks back: how many a day, how long a host is left alone, and that none is
+	// begun again by a Lease from a backup (R-228-18).
 	History       []PastSwap `json:"history,omitempty"`
 	CooldownUntil time.Time  `json:"cooldown_until,omitzero"`
 	Backoff       []Backoff  `json:"backoff,omitempty"`
@@ -94,6 +95,7 @@ type LastSwap struct {
 
 // PastSwap is a swap that ended.
 type PastSwap struct {
+	ID      fleet.SwapID  `json:"id,omitempty"`
 	Out     string        `json:"out"`
 	In      string        `json:"in"`
 	Manual  bool          `json:"manual"`

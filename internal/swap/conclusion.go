@@ -44,7 +44,7 @@ const (
 )
 
 func remember(old []status.PastSwap, last status.LastSwap) []status.PastSwap {
-	all := []status.PastSwap{{Out: last.Out, In: last.In, Manual: last.Manual, Outcome: last.Outcome, EndedAt: last.EndedAt}}
+	all := []status.PastSwap{{ID: last.ID, Out: last.Out, In: last.In, Manual: last.Manual, Outcome: last.Outcome, EndedAt: last.EndedAt}}
 	for _, h := range old {
 		if last.EndedAt.Sub(h.EndedAt) < historyLife && len(all) < maxHistory {
 			all = append(all, h)

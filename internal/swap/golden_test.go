@@ -111,6 +111,10 @@ func cases() []decision {
 			g.Lease.RenewTime = g.Now.Add(-time.Hour)
 			g.Automatic = &Pair{Out: "n2", In: "n4"}
 		})},
+		{name: "a held Lease of a swap that ended before the last one begins nothing", row: "Contradiction", given: calm().leased().with(func(g *given) {
+			g.Status.LastSwap = &status.LastSwap{ID: "20261129T110000Z-n4-n1", Out: "n4", In: "n1", Outcome: fleet.OutcomeCompleted, EndedAt: g.Now.Add(-time.Minute)}
+			g.Status.History = []status.PastSwap{{ID: g.Status.LastSwap.ID}, {ID: swID}}
+		})},
 		{name: "the request is taken up once the Lease is held", row: "RequestTakenUp", given: calm().leased().asked()},
 		{name: "a gate that shut after the Lease was taken abandons with nothing written", row: "GateShutAtBegin", given: calm().leased().with(func(g *given) { g.host(2).Node.Ready = false })},
 		{name: "the record goes on the candidate first", row: "RecordOnIn", given: calm().leased()},

@@ -36,6 +36,11 @@ func newView(o *Observation, p Policy) *view {
 		// was cleared, names no swap any more (R-228-18).
 		v.rec = nil
 	}
+	if v.problem == nil && len(v.marked) == 0 && v.outlived() {
+		// It is held by nobody who would renew it.
+		r := reason(CodeOtherSwap, "", "the Lease is held for swap %s, which ended before the last one did: it was put back, and runs out by itself", v.rec.ID)
+		v.rec, v.problem = nil, &r
+	}
 	if v.rec != nil {
 		v.in, v.out = o.Host(v.rec.In), o.Host(v.rec.Out)
 		v.list = readLists(o, v.staying())
@@ -170,6 +175,12 @@ func (v *view) serving() []string {
 // ended says that the outcome of the swap on record is published already.
 func (v *view) ended() bool {
 	return v.rec != nil && v.o.Status != nil && v.o.Status.LastSwap != nil && v.o.Status.LastSwap.ID == v.rec.ID
+}
+
+// outlived says that the swap on record ended before the last one did.
+func (v *view) outlived() bool {
+	return v.rec != nil && v.o.Status != nil && !v.ended() &&
+		slices.ContainsFunc(v.o.Status.History, func(h status.PastSwap) bool { return h.ID == v.rec.ID })
 }
 
 // membersOf are the members that belong to a host: the one recorded, and any
