@@ -121,14 +121,14 @@ func (d *decider) decision(code, sentence string, rs []status.Reason) Decision {
 }
 
 func (d *decider) nothing() Decision {
-	rs := append(d.fleetGates(), d.unsettled()...)
-	if len(rs) > 0 {
-		return d.decision(CodeNothing, fmt.Sprintf("no voter is known to be unfit, and not all of the %d are known to be fit", len(d.voters)), rs)
+	rs, unsettled := d.fleetGates(), d.unsettled()
+	switch {
+	case len(unsettled) > 0:
+		return d.decision(CodeNothing, fmt.Sprintf("no voter is known to be unfit, and not all of the %d are known to be fit", len(d.voters)), append(rs, unsettled...))
+	case d.eligible == 0:
+		return d.decision(CodeNoneEligible, "no host is marked eligible: regrade only reports", rs)
 	}
-	if d.eligible == 0 {
-		return d.decision(CodeNoneEligible, "no host is marked eligible: regrade only reports", nil)
-	}
-	return d.decision(CodeNothing, fmt.Sprintf("all %d voters are fit", len(d.voters)), nil)
+	return d.decision(CodeNothing, fmt.Sprintf("all %d voters are fit", len(d.voters)), rs)
 }
 
 // common: several voters that turn unfit at once have rarely each their own

@@ -97,6 +97,16 @@ func cases() []decisionCase {
 			}
 		}), code: CodeNothing, codes: []string{fitness.CodeRestarted}},
 
+		{name: "a voter that was slow for a moment stays until that lasts", given: calm().with(func(g *given) {
+			for _, n := range []string{"n2", "n3"} {
+				g.fleet.Edit[n] = func(n int, s *fitness.Sample) {
+					if n >= 97 {
+						s.Connect[0].Took = 700 * time.Millisecond
+					}
+				}
+			}
+		}), code: CodeHeld, codes: []string{CodeNotLasting}},
+
 		// Candidates.
 		{name: "no standby at all", given: calmOf(3, 0).with(slow("n1")), code: CodeNoCandidate},
 		{name: "standbys on Wi-Fi and short of memory may not come", given: slowVoter().with(link("n4", fitness.WiFi), edit("n5", func(s *fitness.Sample) {
