@@ -170,6 +170,10 @@ func (c *cluster) sum(o options, w *writer, before map[string]fleet.MemberID, to
 	c.say.heading("Summary")
 	p := func(format string, args ...any) { _, _ = fmt.Fprintf(c.say.out, "  "+format+"\n", args...) }
 	last := c.lastSwap()
+	if o.fault != faultNone && last == nil {
+		// On a busy machine one read finds no API server that answers in time.
+		_ = c.until(10*time.Second, "the outcome", func() bool { last = c.lastSwap(); return last != nil })
+	}
 	switch {
 	case o.fault == faultNone && last != nil:
 		bad("nothing was wrong and %s was swapped for %s", last.Out, last.In)
