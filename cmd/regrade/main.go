@@ -12,6 +12,7 @@ import (
 	"github.com/exadev/regrade/internal/cli"
 	"github.com/exadev/regrade/internal/cli/env"
 	"github.com/exadev/regrade/internal/cli/hostcmd"
+	"github.com/exadev/regrade/internal/cli/probecmd"
 )
 
 // A process that runs beside somebody's workloads is kept small: it does little,
@@ -44,7 +45,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	e := env.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: now}
 	d := cli.Production()
-	d.More = append(d.More, hostcmd.New(e, hostcmd.Production()))
+	d.More = append(d.More, hostcmd.New(e, hostcmd.Production()), probecmd.New(e, probecmd.Production(cli.Version)))
 	code := cli.Run(ctx, os.Args[1:], e, d)
 	stop()
 	os.Exit(code)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"path"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -21,12 +22,27 @@ type Settings struct {
 	Image             string
 	// Env are the controller's variables, in order. FLEET_ROLE_SELF is added.
 	Env []Var
-	// ConfigMaps renders the report map and the status, too, without data. They
+	// ConfigMaps renders the report map, the probes' and the status, too, without data. They
 	// are to be created and never replaced: the controller makes them by itself
 	// when they are absent, and what they hold is live (safety rule 25).
 	ConfigMaps bool
 	// Controller renders the Deployment; off where the controller runs outside.
 	Controller bool
+	// Probe renders the DaemonSet. ProbeEnv are its variables, in order;
+	// FLEET_ROLE_NODE is added. LabelPrefix is that of the label which marks
+	// eligible hosts, empty for the default; FsyncDir is the folder on each host in
+	// which a standby's disk is measured.
+	Probe       bool
+	ProbeEnv    []Var
+	LabelPrefix string
+	FsyncDir    string
+}
+
+func (s Settings) keys() fleet.Keys {
+	if k, err := fleet.NewKeys(s.LabelPrefix); err == nil {
+		return k
+	}
+	return fleet.DefaultKeys() // the prefix was checked before
 }
 
 // Object is one manifest.
@@ -37,15 +53,15 @@ func (o Object) Kind() string      { return text(o, "kind") }
 func (o Object) Name() string      { return text(o, "metadata", "name") }
 func (o Object) Namespace() string { return text(o, "metadata", "namespace") }
 
-func text(o map[string]any, path ...string) string {
-	for _, p := range path[:len(path)-1] {
+func text(o map[string]any, keys ...string) string {
+	for _, p := range keys[:len(keys)-1] {
 		next, ok := o[p].(Object)
 		if !ok {
 			return ""
 		}
 		o = next
 	}
-	s, _ := o[path[len(path)-1]].(string)
+	s, _ := o[keys[len(keys)-1]].(string)
 	return s
 }
 
@@ -58,6 +74,7 @@ func Objects(s Settings) ([]Object, error) {
 		{"apiVersion": "v1", "kind": "Namespace", "metadata": Object{"name": s.Namespace, "labels": labels("namespace")}},
 		account(s.Namespace, fleet.ServiceAccountController, "controller"),
 		account(s.Namespace, fleet.ServiceAccountHost, "host"),
+		account(s.Namespace, fleet.ServiceAccountProbe, "probe"),
 	}
 	objects = append(objects, rights(s)...)
 	objects = append(objects, Object{
@@ -70,7 +87,7 @@ func Objects(s Settings) ([]Object, error) {
 		},
 	})
 	if s.ConfigMaps {
-		for _, name := range []string{s.ActuatorConfigMap, fleet.ConfigMapStatus} {
+		for _, name := range []string{s.ActuatorConfigMap, fleet.ConfigMapProbe, fleet.ConfigMapStatus} {
 			objects = append(objects, Object{
 				"apiVersion": "v1", "kind": "ConfigMap",
 				"metadata": Object{
@@ -82,6 +99,9 @@ func Objects(s Settings) ([]Object, error) {
 	}
 	if s.Controller {
 		objects = append(objects, deployment(s))
+	}
+	if s.Probe {
+		objects = append(objects, daemonSet(s))
 	}
 	return objects, nil
 }
@@ -103,10 +123,21 @@ func (s Settings) check() error {
 	switch {
 	case s.ActuatorConfigMap == fleet.ConfigMapStatus:
 		return errors.New("reports and status cannot share a ConfigMap")
+	case s.ActuatorConfigMap == fleet.ConfigMapProbe:
+		return errors.New("reports and the probes' windows cannot share a ConfigMap")
 	case s.Namespace == fleet.LeaseNamespace || s.Namespace == fleet.KubeletLeaseNamespace:
 		return fmt.Errorf("regrade needs a namespace of its own, not %s", s.Namespace)
 	case s.Controller && s.Image == "":
 		return errors.New("the controller's Deployment needs an image")
+	case s.Probe && s.Image == "":
+		return errors.New("the probes' DaemonSet needs an image")
+	case s.Probe && !path.IsAbs(s.FsyncDir):
+		return fmt.Errorf("the folder in which disks are measured: %q is no absolute path", s.FsyncDir)
+	}
+	if s.LabelPrefix != "" {
+		if _, err := fleet.NewKeys(s.LabelPrefix); err != nil {
+			return err
+		}
 	}
 	return nil
 }

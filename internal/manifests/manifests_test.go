@@ -22,6 +22,7 @@ func settings() manifests.Settings {
 		Namespace: fleet.DefaultNamespace, ActuatorConfigMap: fleet.ConfigMapActuators,
 		Image: "registry.example/regrade:v0", Env: []manifests.Var{{"FLEET_ROLE_DRY_RUN", "true"}},
 		ConfigMaps: true, Controller: true,
+		Probe: true, ProbeEnv: []manifests.Var{{"FLEET_ROLE_WINDOW", "100"}}, FsyncDir: fleet.DirFsync,
 	}
 }
 
@@ -84,7 +85,7 @@ func read(t *testing.T, s manifests.Settings) []parsed {
 	return out
 }
 
-// R-E2-40, R-E2-11, R-E2-12, R-228-08, R-228-09, R-D1-09, R-216-11: these rights
+// R-185-28, R-E2-40, R-E2-11, R-E2-12, R-228-08, R-228-09, R-D1-09, R-216-11: these rights
 // and no others. A right more is a line more here, and has to be argued for.
 func TestRightsAreTheseAndNoOthers(t *testing.T) {
 	var got []string
@@ -116,6 +117,9 @@ func TestRightsAreTheseAndNoOthers(t *testing.T) {
 		"Role kube-system/fleet-role-actuator: coordination.k8s.io leases fleet-regrade get",
 		"Role github-runner-platform/fleet-role-actuator:  configmaps fleet-role-actuators get,patch",
 		"Role github-runner-platform/fleet-role-actuator: coordination.k8s.io leases  create,get,patch",
+		"ClusterRole /fleet-role-probe:  nodes  get,list",
+		"Role github-runner-platform/fleet-role-probe:  configmaps fleet-role-probe get,patch",
+		"Role github-runner-platform/fleet-role-probe: coordination.k8s.io leases  create,patch",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -172,8 +176,8 @@ func TestConfigMapsCarryNoDataAndComeOnlyWhenAskedFor(t *testing.T) {
 		return n
 	}
 	s := settings()
-	if n := count(s); n != 2 {
-		t.Errorf("%d ConfigMaps, want 2", n)
+	if n := count(s); n != 3 {
+		t.Errorf("%d ConfigMaps, want 3", n)
 	}
 	s.ConfigMaps = false
 	if n := count(s); n != 0 {
@@ -201,12 +205,120 @@ func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 		"kube-system":                 func(s *manifests.Settings) { s.Namespace = "kube-system" },
 		"no name for the reports":     func(s *manifests.Settings) { s.ActuatorConfigMap = "" },
 		"reports in the status's map": func(s *manifests.Settings) { s.ActuatorConfigMap = fleet.ConfigMapStatus },
-		"a Deployment without image":  func(s *manifests.Settings) { s.Image = "" },
+		"a Deployment without image":  func(s *manifests.Settings) { s.Image, s.Probe = "", false },
+		"a DaemonSet without image":   func(s *manifests.Settings) { s.Image, s.Controller = "", false },
+		"reports in the probes' map":  func(s *manifests.Settings) { s.ActuatorConfigMap = fleet.ConfigMapProbe },
+		"no folder for the disk":      func(s *manifests.Settings) { s.FsyncDir = "" },
+		"a label prefix of nothing":   func(s *manifests.Settings) { s.LabelPrefix = "/" },
 	} {
 		s := settings()
 		change(&s)
 		if _, err := manifests.Objects(s); err == nil {
 			t.Errorf("%s: no error", name)
 		}
+	}
+}
+
+// pod is what is held of the DaemonSet.
+type pod struct {
+	Kind string
+	Spec struct {
+		Selector struct{ MatchLabels map[string]string }
+		Template struct {
+			Metadata struct{ Labels map[string]string }
+			Spec     struct {
+				HostNetwork bool
+				Affinity    struct {
+					NodeAffinity struct {
+						Required struct {
+							NodeSelectorTerms []struct {
+								MatchExpressions []struct {
+									Key, Operator string
+									Values        []string
+								}
+							}
+						} `json:"requiredDuringSchedulingIgnoredDuringExecution"`
+					}
+				}
+				Tolerations []map[string]string
+				Volumes     []struct{ HostPath struct{ Path, Type string } }
+				Containers  []struct {
+					Args            []string
+					Env             []struct{ Name, Value string }
+					VolumeMounts    []struct{ MountPath string }
+					SecurityContext struct {
+						ReadOnlyRootFilesystem, AllowPrivilegeEscalation bool
+						Capabilities                                     struct{ Drop, Add []string }
+					}
+				}
+			}
+		}
+	}
+}
+
+func daemonSet(t *testing.T, s manifests.Settings) pod {
+	t.Helper()
+	for _, o := range render(t, s) {
+		if o.Kind() != "DaemonSet" {
+			continue
+		}
+		raw, err := yaml.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var p pod
+		if err := yaml.Unmarshal(raw, &p); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	t.Fatal("no DaemonSet")
+	return pod{}
+}
+
+// R-185-01, R-X-10: on Linux, and on a host with either label, so that one that
+// was swapped out keeps its pod while it is eligible; past every taint and cordon.
+func TestTheProbeFollowsBothLabels(t *testing.T) {
+	s := settings()
+	s.LabelPrefix = "example.com/"
+	spec := daemonSet(t, s).Spec.Template.Spec
+	var terms []string
+	for _, term := range spec.Affinity.NodeAffinity.Required.NodeSelectorTerms {
+		terms = append(terms, fmt.Sprint(term.MatchExpressions))
+	}
+	want := []string{
+		"[{kubernetes.io/os In [linux]} {node-role.kubernetes.io/etcd In [true]}]",
+		"[{kubernetes.io/os In [linux]} {example.com/voter-eligible In [true]}]",
+	}
+	if diff := cmp.Diff(want, terms); diff != "" {
+		t.Error(diff)
+	}
+	if !spec.HostNetwork || len(spec.Tolerations) != 1 || len(spec.Tolerations[0]) != 1 || spec.Tolerations[0]["operator"] != "Exists" {
+		t.Errorf("host network %v, tolerations %v", spec.HostNetwork, spec.Tolerations)
+	}
+}
+
+// R-185-49; it writes to one folder of the host and has no power besides.
+func TestTheProbesPodWritesToOneFolder(t *testing.T) {
+	s := settings()
+	s.FsyncDir = "/data/k3s/probe"
+	d := daemonSet(t, s)
+	if d.Spec.Selector.MatchLabels["app.kubernetes.io/name"] != "fleet-role-probe" || d.Spec.Template.Metadata.Labels["app.kubernetes.io/name"] != "fleet-role-probe" {
+		t.Errorf("%v selects %v", d.Spec.Selector.MatchLabels, d.Spec.Template.Metadata.Labels)
+	}
+	spec := d.Spec.Template.Spec
+	if len(spec.Volumes) != 1 || spec.Volumes[0].HostPath.Path != s.FsyncDir || spec.Volumes[0].HostPath.Type != "DirectoryOrCreate" {
+		t.Errorf("volumes %+v", spec.Volumes)
+	}
+	c := spec.Containers[0]
+	if len(c.VolumeMounts) != 1 || c.VolumeMounts[0].MountPath != s.FsyncDir {
+		t.Errorf("mounts %+v", c.VolumeMounts)
+	}
+	sc := c.SecurityContext
+	if !sc.ReadOnlyRootFilesystem || sc.AllowPrivilegeEscalation || fmt.Sprint(sc.Capabilities.Drop) != "[ALL]" || len(sc.Capabilities.Add) != 0 {
+		t.Errorf("%+v", sc)
+	}
+	if fmt.Sprint(c.Args) != "[probe]" || len(c.Env) != 2 || c.Env[0].Name != "FLEET_ROLE_NODE" || c.Env[1].Value != "100" {
+		t.Errorf("%v %v", c.Args, c.Env)
 	}
 }

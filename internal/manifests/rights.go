@@ -26,14 +26,14 @@ const (
 	coordination = "coordination.k8s.io"
 )
 
-// rights are the roles of controller and host daemon, each with its binding.
+// rights are the roles of controller, host daemon and probe, each with its binding.
 // No rule has a wildcard, and none reaches a Secret.
 //
 // A right by name does not cover create, nor a list or watch that does not
 // select by that name: create of Leases and ConfigMaps and list of Leases are
 // therefore for all of a namespace, and only in that namespace.
 func rights(s Settings) []Object {
-	controller, host := fleet.ServiceAccountController, fleet.ServiceAccountHost
+	controller, host, probes := fleet.ServiceAccountController, fleet.ServiceAccountHost, fleet.ServiceAccountProbe
 	var out []Object
 	add := func(o ...Object) { out = append(out, o...) }
 
@@ -83,6 +83,14 @@ func rights(s Settings) []Object {
 		rule(core, the("configmaps"), the("get", "patch"), s.ActuatorConfigMap),
 		// Safety rule 29: its heartbeat Lease.
 		rule(coordination, the("leases"), the("create", "get", "patch")),
+	)...)
+
+	// R-185-28: the probe reads Nodes and changes none; one ConfigMap by name.
+	add(cluster(s, probes, "probe", rule(core, the("nodes"), the("get", "list")))...)
+	add(namespaced(s, s.Namespace, probes, "probe",
+		rule(core, the("configmaps"), the("get", "patch"), fleet.ConfigMapProbe),
+		// Safety rule 29: its heartbeat Lease, one a Node, so not by name.
+		rule(coordination, the("leases"), the("create", "patch")),
 	)...)
 	return out
 }

@@ -37,6 +37,7 @@ func live(t *testing.T, c *maps, node string, m *machine, f func(p *Probe, pass 
 		if m.hang != nil {
 			close(m.hang)
 		}
+		time.Sleep(time.Minute) //nolint:forbidigo // in a bubble: a run of the disk ends by itself
 	})
 }
 
@@ -143,6 +144,24 @@ func TestAHostThatIsNeitherRecordsNothingAndLosesItsKey(t *testing.T) { // R-185
 			t.Error("it is no candidate any more and keeps its key")
 		}
 	})
+}
+
+// The DaemonSet ends the pod of a host that lost both labels; one that is ended
+// for another reason keeps its window.
+func TestAProbeThatEndsTakesItsKeyAwayOnlyFromAHostThatRecordsNoMore(t *testing.T) { // R-185-09, R-X-10
+	c, m := newMaps(3, 1), newMachine(1)
+	live(t, c, "n4", m, func(*Probe, func(int)) {})
+	if _, there := c.data["n4"]; !there {
+		t.Error("an eligible host lost its window with its pod")
+	}
+	live(t, c, "n4", m, func(*Probe, func(int)) {
+		c.mu.Lock()
+		c.eligible = nil
+		c.mu.Unlock()
+	})
+	if _, there := c.data["n4"]; there {
+		t.Error("the key of a host without labels stays")
+	}
 }
 
 func TestARefusedWriteIsTriedAgainNextPeriod(t *testing.T) { // R-185-10

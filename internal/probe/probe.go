@@ -102,9 +102,24 @@ func (p *Probe) Run(ctx context.Context) {
 		p.Pass(ctx)
 		select {
 		case <-ctx.Done():
+			p.leave(context.WithoutCancel(ctx))
 			return
 		case <-tick.C:
 		}
+	}
+}
+
+// leaveBound is how long a probe that is told to end may still ask and remove.
+const leaveBound = 10 * time.Second
+
+// leave takes the key away when this probe ends because its host has lost its
+// labels: the DaemonSet removes the pod, and nobody else would (R-185-09). A probe
+// that ends for another reason leaves its window for the next one.
+func (p *Probe) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, leaveBound)
+	defer cancel()
+	if servers, eligible, err := p.s.Cluster.Nodes(ctx); err == nil && !look(p.s.Node, servers, eligible).records() {
+		p.rest(ctx)
 	}
 }
 

@@ -1,0 +1,115 @@
+package probecmd_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/exadev/regrade/internal/cli"
+	"github.com/exadev/regrade/internal/cli/env"
+	"github.com/exadev/regrade/internal/cli/probecmd"
+	"github.com/exadev/regrade/internal/hostapi"
+	"github.com/exadev/regrade/internal/kube"
+	"github.com/exadev/regrade/internal/probe"
+)
+
+func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"regrade": regrade}) }
+
+// once is a cluster of one voter, n1. It ends the program after some passes and
+// leaves the entry in a file.
+type once struct {
+	end    context.CancelFunc
+	passes atomic.Int32
+}
+
+func (o *once) Nodes(context.Context) ([]hostapi.Node, []string, error) {
+	return nil, []string{"n1"}, nil
+}
+func (o *once) Entry(context.Context) (string, error) { return "", nil }
+func (o *once) PutEntry(_ context.Context, entry string) (int, error) {
+	return len(entry), os.WriteFile("entry.json", []byte(entry), 0o600)
+}
+func (o *once) DropEntry(context.Context) error { return nil }
+func (o *once) Beat(context.Context, hostapi.Beat) error {
+	if o.passes.Add(1) == 2 {
+		o.end()
+	}
+	return nil
+}
+
+func regrade() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	e := env.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: time.Now}
+	d := probecmd.Production("test")
+	if os.Getenv("CLUSTER") == "" {
+		d.Connect = func(kube.Access, kube.ProbeOptions) (probe.Cluster, error) {
+			return nil, errors.New("a check must not connect")
+		}
+	} else {
+		d.Connect = func(kube.Access, kube.ProbeOptions) (probe.Cluster, error) { return &once{end: stop}, nil }
+	}
+	deps := cli.Deps{}
+	deps.More = append(deps.More, probecmd.New(e, d))
+	os.Exit(cli.Run(ctx, os.Args[1:], e, deps)) //nolint:forbidigo // it is the program's main
+}
+
+// The scripts have an etcd's metrics page at $METRICS, a listener at $OPEN and a
+// port at which nobody listens, $CLOSED.
+func TestScripts(t *testing.T) { // R-185-08
+	page, err := os.ReadFile("testdata/page.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(page) }))
+	t.Cleanup(srv.Close)
+	open, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = open.Close() })
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = closed.Close()
+	testscript.Run(t, testscript.Params{
+		Dir: filepath.Join("testdata", "script"), RequireExplicitExec: true, UpdateScripts: os.Getenv("UPDATE") != "",
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("METRICS", srv.URL+"/metrics")
+			e.Setenv("OPEN", open.Addr().String())
+			e.Setenv("CLOSED", closed.Addr().String())
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+	})
+}
+
+// exits runs a command and wants just this exit status.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits STATUS COMMAND ...")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	got := "0"
+	if x, ok := errors.AsType[*exec.ExitError](err); ok {
+		got = strconv.Itoa(x.ExitCode())
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if got != args[0] {
+		ts.Fatalf("exit status %s, want %s", got, args[0])
+	}
+}
