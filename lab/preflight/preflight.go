@@ -24,6 +24,7 @@ var tools = []struct{ command, pkg string }{
 	{"ip", "iproute2"},
 	{"iptables-restore", "iptables"},
 	{"nsenter", "util-linux"},
+	{"strace", "strace"},
 	{"sysctl", "procps"},
 }
 
