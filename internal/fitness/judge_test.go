@@ -348,6 +348,19 @@ func TestEveryReasonHasACodeAndASentenceThatNamesItsHost(t *testing.T) {
 	}
 }
 
+// R-185-23: a standby is judged against the voters that would remain: a slow way
+// to the cause does not count when the cause goes, and does when another goes.
+func TestAStandbyIsJudgedAgainstTheVotersThatWouldRemain(t *testing.T) {
+	vs := judge(verdictCase{change: delay("n1", 620*time.Millisecond)})
+	n4 := vs[3]
+	if f, _, margin := n4.Without("n1"); f != fitness.Fit || margin > 1 {
+		t.Errorf("without n1 it is %s, margin %.2f", f, margin)
+	}
+	if f, rs, margin := n4.Without("n2"); f != fitness.Unfit || margin < 2 {
+		t.Errorf("without n2 it is %s, margin %.2f: %+v", f, margin, rs)
+	}
+}
+
 func drawFleet(t *rapid.T) *fleetOf {
 	f := fitnesstest.New(rapid.SampledFrom([]int{1, 3, 5}).Draw(t, "voters"), rapid.IntRange(0, 3).Draw(t, "standbys"))
 	f.Size, f.Seed = 10, rapid.Uint64().Draw(t, "seed")
