@@ -325,6 +325,39 @@ func Test_full_disk_out(t *testing.T) {
 	s.end("n2", "n3", in)
 }
 
+// The datastore of the host going out is on a disk of its own, as server/db may be, and
+// that is full from the promotion on. Etcd has claimed its space before and goes on; what moves
+// it aside needs none. The host is stepped down, removed, and becomes an agent all the same.
+func Test_full_datastore_out(t *testing.T) {
+	long(t)
+	s, out, in := troubled(t)
+	s.leaderDies = true
+	ctx, h := t.Context(), s.Host(out)
+	run := func(script string) {
+		t.Helper()
+		_, err := h.Run(ctx, "sh", "-c", script)
+		s.must(err)
+	}
+	const db = fleet.DefaultDataDir + "/server/db"
+	s.stopDaemon(out)
+	run(fmt.Sprintf("systemctl stop k3s && mv %[1]s %[1]s.lab && mkdir -m 700 %[1]s && mount -t tmpfs -o size=320m,mode=700 db %[1]s && cp -a %[1]s.lab/. %[1]s/ && rm -rf %[1]s.lab && systemctl start --no-block k3s", db))
+	s.startDaemon(out)
+	s.checkFull(out)
+	s.awaitReports()
+	s.ask(out, in)
+	s.awaitState("promote")
+	run(fmt.Sprintf("cat /dev/zero 2>/dev/null > %[1]s/fill; ! dd if=/dev/zero of=%[1]s/probe bs=64k count=1 2>/dev/null", db))
+	s.Logf("the datastore's disk of %s is full", out)
+	s.ends(out, in, fleet.OutcomeCompleted)
+	s.backAsAgent(out)
+	// Back on the host's own disk, with the one old datastore beside it as on any host.
+	s.stopDaemon(out)
+	run(fmt.Sprintf("rm %[1]s/db.demoted/fill && mv %[1]s/db.demoted %[1]s/../db.demoted && umount %[1]s && test -z \"$(ls -A %[1]s)\"", db))
+	s.startDaemon(out)
+	s.checkAgent(out)
+	s.end("n2", "n3", in)
+}
+
 // role is the content of the host's role file.
 func (s *scenario) role(name string) string {
 	s.t.Helper()
