@@ -39,6 +39,7 @@ var rings = map[string]ring{
 	"internal/execute":   port,
 	"internal/k3s":       port,
 	"internal/memory":    port,
+	"internal/lean":      port,
 	"internal/hostapi":   port,
 	"internal/obs":       port,
 	"internal/manifests": port,
