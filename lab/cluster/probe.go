@@ -38,7 +38,7 @@ func (c *Cluster) StartProbe(ctx context.Context, h *host.Host, binds []string, 
 		return err
 	}
 	var unit strings.Builder
-	unit.WriteString("[Unit]\nDescription=regrade probe, as the lab runs it\n[Service]\nExecStart=/usr/local/bin/regrade probe\nRestart=always\nRestartSec=1\n")
+	unit.WriteString("[Unit]\nDescription=regrade probe, as the lab runs it\n[Service]\nExecStartPre=/bin/mkdir -p " + fleet.DirFsync + "\nExecStart=/usr/local/bin/regrade probe\nRestart=always\nRestartSec=1\n")
 	for _, e := range append([]string{"FLEET_ROLE_NODE=" + h.Name(), "KUBECONFIG=" + kubeconfig, "FLEET_ROLE_API_SERVERS=" + c.ServerURLs()}, env...) {
 		fmt.Fprintf(&unit, "Environment=%s\n", e)
 	}
