@@ -8,6 +8,7 @@ import (
 
 	"github.com/exadev/regrade/internal/cli/env"
 	"github.com/exadev/regrade/internal/controller"
+	"github.com/exadev/regrade/internal/lean"
 	"github.com/exadev/regrade/internal/obs"
 	"github.com/exadev/regrade/internal/swap"
 	"github.com/exadev/regrade/internal/web"
@@ -65,6 +66,7 @@ controller, which leaves that one's swap alone. Two at a time need two --self.`,
 			if once {
 				return failed(passOnce(cmd.Context(), c, looker{limit: 2 * s.policy.Period, look: d.Look, errs: e.Err}))
 			}
+			go lean.Stay(cmd.Context(), s.policy.Period, log)
 			if metrics == "" {
 				c.Run(cmd.Context(), cluster, nil)
 				return nil

@@ -19,6 +19,7 @@ import (
 	"github.com/exadev/regrade/internal/hostd"
 	"github.com/exadev/regrade/internal/hostd/preflight"
 	"github.com/exadev/regrade/internal/hostd/settings"
+	"github.com/exadev/regrade/internal/lean"
 	"github.com/exadev/regrade/internal/obs"
 	"github.com/exadev/regrade/internal/platform"
 	"github.com/exadev/regrade/internal/platform/systemd"
@@ -201,6 +202,7 @@ func (h *host) daemon(ctx context.Context) error {
 		return env.Failed(err)
 	}
 	p.log.Info("host daemon started", obs.Host, p.settings.Node)
+	go lean.Stay(ctx, p.daemon.Policy.Period, p.log)
 	if err := hostd.New(p.daemon).Run(ctx); err != nil {
 		return env.Failed(err)
 	}

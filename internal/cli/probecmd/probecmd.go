@@ -1,10 +1,8 @@
 package probecmd
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"time"
@@ -98,29 +96,6 @@ A host that is neither voter nor eligible records nothing.`,
 	return cmd
 }
 
-// leanEvery is every how many periods what rare paths have touched is given back:
-// once a minute.
-const leanEvery = 4
-
-// stayLean gives back the pages that only the start needed, once the first
-// samples have been taken, and now and then again (design §8).
-func stayLean(ctx context.Context, period time.Duration, log *slog.Logger) {
-	wait := time.NewTimer(3 * period)
-	defer wait.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-wait.C:
-		}
-		if err := lean.ReturnPages(); err != nil {
-			log.Warn("memory not given back", obs.Err, err)
-			return
-		}
-		wait.Reset(leanEvery * period)
-	}
-}
-
 // Flags are all that the probe takes, as a list of names.
 func Flags() *pflag.FlagSet {
 	cmd := New(env.Env{}, Deps{})
@@ -193,7 +168,7 @@ func (c *command) run(cmd *cobra.Command) error {
 		Sensors: probe.Real(c.d.Dial, root.FS(), c.sensing.memory(c.root), etcd, disk),
 	})
 	log.Info("probe started", "version", c.d.Version, obs.Node, c.node, "period", c.period.String(), "window", c.sensing.Window)
-	go stayLean(cmd.Context(), c.period, log)
+	go lean.Stay(cmd.Context(), c.period, log)
 	p.Run(cmd.Context())
 	return nil
 }
