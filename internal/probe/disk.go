@@ -31,7 +31,6 @@ const hangsAfter = sensor.DefaultBound + 30*time.Second
 // probe that is restarted does not write again.
 func (p *Probe) fsync(s *fitness.Sample) {
 	d := &p.disk
-	window := time.Duration(p.s.Size) * p.s.Period
 	select {
 	case r := <-d.running:
 		d.running = nil
@@ -45,7 +44,7 @@ func (p *Probe) fsync(s *fitness.Sample) {
 		} else {
 			s.Fsync = &r.fsync
 		}
-		d.next = time.Now().Add(window)
+		d.next = time.Now().Add(p.fsyncEvery())
 		return
 	default: // none, or it is not done yet
 	}
@@ -58,7 +57,7 @@ func (p *Probe) fsync(s *fitness.Sample) {
 	if d.next.IsZero() {
 		d.next = time.Now()
 		if last, ok := p.lastFsync(); ok {
-			d.next = last.Add(window)
+			d.next = last.Add(p.fsyncEvery())
 		}
 	}
 	if time.Now().Before(d.next) {
@@ -70,6 +69,13 @@ func (p *Probe) fsync(s *fitness.Sample) {
 		f, err := p.s.Sensors.Fsync(context.Background())
 		done <- diskResult{f, err}
 	}()
+}
+
+// fsyncEvery is from the end of a run to the beginning of the next: a window less
+// what a run may take and the periods on both sides of it, so that there is never
+// a window without one.
+func (p *Probe) fsyncEvery() time.Duration {
+	return max(0, time.Duration(p.s.Size)*p.s.Period-sensor.DefaultBound-2*p.s.Period)
 }
 
 func (p *Probe) lastFsync() (time.Time, bool) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -321,6 +322,25 @@ func TestAStandbysDiskIsReadOnceAWindow(t *testing.T) { // R-185-05
 		pass(20)
 		if m.fsyncs != 2 {
 			t.Errorf("%d runs after a restart", m.fsyncs)
+		}
+	})
+}
+
+// A run takes its time: the next one begins early enough that no full window is
+// without one. A host would be unknown for a while each window.
+func TestNoFullWindowIsWithoutARun(t *testing.T) {
+	c, m := newMaps(3, 1), newMachine(1)
+	m.fsyncTime = 18 * time.Second
+	live(t, c, "n4", m, func(p *Probe, pass func(int)) {
+		pass(p.Window().Size)
+		for i := range 3 * p.Window().Size {
+			pass(1)
+			if !slices.ContainsFunc(p.Window().Samples, func(s fitness.Sample) bool { return s.Fsync != nil }) {
+				t.Fatalf("sample %d: a window without a run, %d runs", i, m.fsyncs)
+			}
+		}
+		if m.fsyncs > 5 {
+			t.Errorf("%d runs in four windows", m.fsyncs)
 		}
 	})
 }
