@@ -3,6 +3,7 @@ package scenarios
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -26,12 +27,12 @@ const (
 	windowTime  = probeWindow * probePeriod
 )
 
-func probing(period time.Duration) []string {
-	return []string{fmt.Sprintf("FLEET_ROLE_PERIOD_SECONDS=%d", int(period.Seconds())), fmt.Sprintf("FLEET_ROLE_WINDOW=%d", probeWindow)}
+func probing(period time.Duration, window int) []string {
+	return []string{fmt.Sprintf("FLEET_ROLE_PERIOD_SECONDS=%d", int(period.Seconds())), fmt.Sprintf("FLEET_ROLE_WINDOW=%d", window)}
 }
 
-func judging(period time.Duration) []string {
-	return append(probing(period), "FLEET_ROLE_WAL_FSYNC_LIMIT=128ms", "FLEET_ROLE_BACKEND_COMMIT_LIMIT=256ms")
+func judging(period time.Duration, window int) []string {
+	return append(probing(period, window), "FLEET_ROLE_WAL_FSYNC_LIMIT=128ms", "FLEET_ROLE_BACKEND_COMMIT_LIMIT=256ms")
 }
 
 // measured is a scenario on a lent fleet in which every host's probe runs, with a
@@ -45,10 +46,10 @@ func measured(t *testing.T, more ...string) *scenario {
 		return spec
 	})
 	ctx := t.Context()
-	if err := c.StartProbes(ctx, probing(probePeriod)...); err != nil {
+	if err := c.StartProbes(ctx, probing(probePeriod, probeWindow)...); err != nil {
 		t.Fatal(err)
 	}
-	s := beginOn(t, c, append(judging(probePeriod), more...), "n2", "n3")
+	s := beginOn(t, c, append(judging(probePeriod, probeWindow), more...), "n2", "n3")
 	s.allFit()
 	return s
 }
@@ -318,7 +319,7 @@ func Test_standbys_that_may_not_come(t *testing.T) {
 		{"its Wi-Fi", "/etc/lab-uevent:" + strings.TrimSpace(uevent), fitness.CodeWiFi},
 		{"its memory", "/etc/lab-meminfo:/proc/meminfo", fitness.CodeBelowQuota},
 	} {
-		s.must(s.StartProbe(ctx, n4, []string{f.bind}, probing(probePeriod)...))
+		s.must(s.StartProbe(ctx, n4, []string{f.bind}, probing(probePeriod, probeWindow)...))
 		st := s.judged("n4 not to come in for "+f.what, func(st status.Status) (bool, string) {
 			v := verdict(st, "n4")
 			return has(v, f.code, fitness.Bar) && verdict(st, "n1").Fitness == fitness.Unfit && st.Automatic.In == "", fmt.Sprintf("n4 is %s: %s; %s", v.Fitness, said(v), proposal(st))
@@ -328,7 +329,7 @@ func Test_standbys_that_may_not_come(t *testing.T) {
 			t.Errorf("the decision does not say why n4 may not come: %s", proposal(st))
 		}
 	}
-	s.must(s.StartProbe(ctx, n4, nil, probing(probePeriod)...))
+	s.must(s.StartProbe(ctx, n4, nil, probing(probePeriod, probeWindow)...))
 	s.must(link.Undo())
 	s.allFit()
 	s.stood()
@@ -337,17 +338,20 @@ func Test_standbys_that_may_not_come(t *testing.T) {
 // R-E2-46, R-228-28, R-228-29: with the dry run off, at the default period, a slow voter is swapped for the standby with no
 // failed write; its host is not left pending; then nothing more happens in the cooldown, and the healed host is a fit standby.
 func Test_auto_swap(t *testing.T) {
-	period := fitness.DefaultPeriod
-	if testing.Short() {
+	period, size := fitness.DefaultPeriod, probeWindow
+	switch {
+	case testing.Short():
 		period = 3 * time.Second // CI's time; make lab takes the default one
+	case os.Getenv("LONG") != "":
+		size = fitness.DefaultSize
 	}
 	spec := cluster.Standard()
 	spec.HostSettings = map[string]any{"period": period.String()}
 	t.Parallel()
 	c := cluster.Start(t, spec)
-	s := beginOn(t, c, append(judging(period), "FLEET_ROLE_DRY_RUN=false", "FLEET_ROLE_COOLDOWN_SECONDS=0"), "n2", "n3")
-	s.must(s.StartProbes(t.Context(), probing(period)...))
-	window := probeWindow * period
+	s := beginOn(t, c, append(judging(period, size), "FLEET_ROLE_DRY_RUN=false", "FLEET_ROLE_COOLDOWN_SECONDS=0"), "n2", "n3")
+	s.must(s.StartProbes(t.Context(), probing(period, size)...))
+	window := time.Duration(size) * period
 	wait := func(what string, ok func(status.Status) (bool, string)) status.Status {
 		t.Helper()
 		began := time.Now()
@@ -369,7 +373,7 @@ func Test_auto_swap(t *testing.T) {
 	wait("every host to be fit", fit("n1", "n2", "n3", "n4"))
 	// The cooldown of a real fleet from here on.
 	s.must(s.controller.Stop())
-	s.controller.Env = append(judging(period), "FLEET_ROLE_DRY_RUN=false")
+	s.controller.Env = append(judging(period, size), "FLEET_ROLE_DRY_RUN=false")
 	s.must(s.controller.Start(t.Context()))
 
 	link, err := fault.Slow(t.Context(), s.Host("n1"), 280*time.Millisecond)
