@@ -123,6 +123,8 @@ func (d *decider) decision(code, sentence string, rs []status.Reason) Decision {
 func (d *decider) nothing() Decision {
 	rs, unsettled := d.fleetGates(), d.unsettled()
 	switch {
+	case len(d.voters) == 0:
+		return d.decision(CodeNothing, "who votes is not known: nothing is swapped", rs)
 	case len(unsettled) > 0:
 		return d.decision(CodeNothing, fmt.Sprintf("no voter is known to be unfit, and not all of the %d are known to be fit", len(d.voters)), append(rs, unsettled...))
 	case d.eligible == 0:

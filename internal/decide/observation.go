@@ -95,10 +95,16 @@ func From(o swap.Observation, p swap.Policy) Observation {
 	}
 	members, known := swap.Members(o, p)
 	d.VotersKnown = known
+	d.Held = append(d.Held, swap.NoLists(o, p)...)
 	d.UnderWay = swap.OnRecord(o, p)
 	for i := range o.Hosts {
 		h := &o.Hosts[i]
 		m, isMember := members[h.Name]
+		if !known {
+			// Without lists label and condition together say who votes (R-E1-03): good
+			// enough to say how fit a host is, and no swap comes of it.
+			isMember = h.Node.Labels[fleet.LabelEtcd] == fleet.True && h.Node.EtcdIsVoter == "True" && h.Node.Annotations[fleet.AnnotationEtcdRemovedName] == ""
+		}
 		eligible := h.Node.Labels[p.Keys.Eligible()] == fleet.True
 		if !isMember && !eligible {
 			continue

@@ -32,9 +32,13 @@ import (
 	"github.com/exadev/regrade/internal/status"
 )
 
-// Bounds of one call and of asking several members in a row.
+// Bounds of one call, of a linearizable read, and of asking several members in
+// a row. Such a read takes two round trips to the leader and back, more when one
+// is lost: over a link that is bad enough to be swapped out for, 600 ms a round
+// trip, two seconds are too short.
 const (
 	CallTimeout = 2 * time.Second
+	ReadTimeout = 4 * time.Second
 	AskTimeout  = 5 * time.Second
 )
 
@@ -136,7 +140,7 @@ func (c *Client) Local(ctx context.Context) hostapi.Member {
 		m.View.Error = err.Error()
 		return m
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*CallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout+ReadTimeout)
 	defer cancel()
 	if !c.answered { // an open and shut connection leaves a line in etcd's log
 		if err := knock(ctx, c.local); err != nil {
@@ -161,7 +165,7 @@ func (c *Client) Local(ctx context.Context) hostapi.Member {
 		m.View.Error = "a learner answers no linearizable read"
 		return m
 	}
-	one, done = context.WithTimeout(ctx, CallTimeout)
+	one, done = context.WithTimeout(ctx, ReadTimeout)
 	list, err := conn.MemberList(one)
 	done()
 	if err != nil {

@@ -1,6 +1,8 @@
 package swap
 
 import (
+	"slices"
+
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/status"
 )
@@ -19,6 +21,16 @@ func Members(o Observation, p Policy) (map[string]status.Member, bool) {
 		}
 	}
 	return by, true
+}
+
+// NoLists says why Members does not know, one reason for each list that is
+// missing or differs; none when it does.
+func NoLists(o Observation, p Policy) []status.Reason {
+	v := newView(&o, p)
+	if v.list.known {
+		return nil
+	}
+	return slices.Clone(v.list.problems)
 }
 
 // OnRecord is the swap under way, empty when there is none. One whose marks

@@ -18,12 +18,12 @@ import (
 	"github.com/exadev/regrade/lab/fault"
 )
 
-// The scenarios of verdicts fill a window again and again, so that theirs is short: twenty samples, two seconds apart. The
+// The scenarios of verdicts fill a window again and again, so that theirs is short: ten samples, four seconds apart. The
 // network limits are the default ones. Those of the disk are not: two cores and one disk carry the whole fleet, and what is
 // judged here is the fault (R-185-44).
 const (
-	probePeriod = 2 * time.Second
-	probeWindow = 20
+	probePeriod = 4 * time.Second
+	probeWindow = 10
 	windowTime  = probeWindow * probePeriod
 )
 
@@ -42,7 +42,7 @@ func measured(t *testing.T, more ...string) *scenario {
 	t.Parallel()
 	c := shared.take(t, "measured", func() cluster.Spec {
 		spec := cluster.Standard()
-		spec.HostSettings = map[string]any{"period": "2s"}
+		spec.HostSettings = map[string]any{"period": "4s"}
 		return spec
 	})
 	ctx := t.Context()
@@ -338,7 +338,7 @@ func Test_standbys_that_may_not_come(t *testing.T) {
 // R-E2-46, R-228-28, R-228-29: with the dry run off, at the default period, a slow voter is swapped for the standby with no
 // failed write; its host is not left pending; then nothing more happens in the cooldown, and the healed host is a fit standby.
 func Test_auto_swap(t *testing.T) {
-	period, size := fitness.DefaultPeriod, probeWindow
+	period, size := fitness.DefaultPeriod, 20
 	switch {
 	case testing.Short():
 		period = 3 * time.Second // CI's time; make lab takes the default one
