@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/exadev/regrade/internal/cli/env"
 	"github.com/exadev/regrade/internal/execute"
 	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/kube"
 	"github.com/exadev/regrade/internal/status"
 )
 
@@ -47,7 +49,7 @@ place of the first.`,
 					done += fmt.Sprintf("; the swap of %s for %s under way is ended all the same", cm.swap.Out, cm.swap.In)
 				}
 				return new(string(raw)), done, nil
-			}, e))
+			}, e, d.Look))
 		},
 	}
 	a.flags(cmd.Flags())
@@ -77,7 +79,7 @@ it changes nothing.`,
 					return nil, "the fleet is not paused", errNothing
 				}
 				return nil, "resumed", nil
-			}, e))
+			}, e, d.Look))
 		},
 	}
 	a.flags(cmd.Flags())
@@ -93,8 +95,32 @@ type held struct {
 	swap   *status.Swap
 }
 
+// patience is how long a pause is tried to be written: the moment at which a
+// person wants one is often one in which the API is slow.
+const patience = 30 * time.Second
+
 // change writes pause.json on the very map that it was judged by.
-func change(ctx context.Context, cluster Cluster, to func(held) (value *string, done string, err error), e env.Env) error {
+func change(ctx context.Context, cluster Cluster, to func(held) (value *string, done string, err error), e env.Env, look time.Duration) error {
+	failing := ""
+	for end := time.Now().Add(patience); ; {
+		err := changeOnce(ctx, cluster, to, e)
+		if err == nil {
+			return nil
+		}
+		if said, denied := kube.Denied(err); denied {
+			return fmt.Errorf("%s: %w", said, err)
+		}
+		if !time.Now().Before(end) {
+			return err
+		}
+		failing = sayOnce(e.Err, failing, fmt.Errorf("%w; tried again for up to %s", err, patience))
+		if !pause(ctx, look) {
+			return ctx.Err()
+		}
+	}
+}
+
+func changeOnce(ctx context.Context, cluster Cluster, to func(held) (value *string, done string, err error), e env.Env) error {
 	for tries := 1; ; tries++ {
 		cm, err := cluster.ConfigMap(ctx, fleet.ConfigMapStatus)
 		if err != nil {

@@ -93,11 +93,12 @@ func (d *Daemon) publish(ctx context.Context, f Facts, dec Decision) error {
 
 // rewrite is how old an unchanged report may get. Somebody may have deleted the
 // map it stood in, which the host cannot see, and a swap must not wait for a
-// change that never comes (safety rule 25). Both bounds keep within what rule 29
-// lets reports write at 64 hosts.
+// change that never comes (safety rule 25), nor so long that the host is taken
+// for failing, which is so after an operation timeout (rule 7). Both bounds keep
+// within what rule 29 lets reports write at 64 hosts.
 func (d *Daemon) rewrite(f Facts) time.Duration {
 	if f.swapping() {
-		return time.Minute
+		return min(time.Minute, f.Policy.OperationTimeout/3)
 	}
 	return 5 * time.Minute
 }

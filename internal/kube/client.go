@@ -141,20 +141,23 @@ func (k *Client) ConfigMap(ctx context.Context, name string) (observe.ConfigMap,
 }
 
 // beating selects the heartbeats of host daemons and probes: one list for both.
-var beating = func() labels.Selector {
+func beating() (labels.Selector, error) {
 	r, err := labels.NewRequirement(fleet.HeartbeatLabel, selection.In, []string{fleet.HeartbeatLabelValue, fleet.ProbeHeartbeatLabelValue})
 	if err != nil {
-		panic(err) // constants
+		return nil, err
 	}
-	return labels.NewSelector().Add(*r)
-}()
+	return labels.NewSelector().Add(*r), nil
+}
 
 // Heartbeats implements observe.Cluster.
 func (k *Client) Heartbeats(ctx context.Context) ([]observe.Heartbeat, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	var list coordinationv1.LeaseList
-	err := k.c.List(ctx, &list, client.InNamespace(k.namespace), client.MatchingLabelsSelector{Selector: beating})
+	marked, err := beating()
+	if err == nil {
+		err = k.c.List(ctx, &list, client.InNamespace(k.namespace), client.MatchingLabelsSelector{Selector: marked})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list heartbeat Leases in %s: %w", k.namespace, err)
 	}

@@ -27,10 +27,10 @@ func live(t *testing.T, c *maps, node string, m *machine, f func(p *Probe, pass 
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { p.Run(ctx); close(ended) }()
-		time.Sleep(period/4 + time.Second) //nolint:forbidigo // in a bubble: past the first pass
+		time.Sleep(period/4 + time.Second)
 		synctest.Wait()
 		f(p, func(n int) {
-			time.Sleep(time.Duration(n) * period) //nolint:forbidigo // in a bubble
+			time.Sleep(time.Duration(n) * period)
 			synctest.Wait()
 		})
 		cancel()
@@ -38,7 +38,7 @@ func live(t *testing.T, c *maps, node string, m *machine, f func(p *Probe, pass 
 		if m.hang != nil {
 			close(m.hang)
 		}
-		time.Sleep(time.Minute) //nolint:forbidigo // in a bubble: a run of the disk ends by itself
+		time.Sleep(time.Minute)
 	})
 }
 
@@ -280,7 +280,7 @@ func TestClockSteps(t *testing.T) {
 			s := p.sample(t.Context())
 			s.At = s.At.Add(step)
 			p.record(s)
-			time.Sleep(period) //nolint:forbidigo // in a bubble
+			time.Sleep(period)
 		}
 		raw, err := p.window.Encode()
 		if err != nil {
@@ -436,12 +436,12 @@ func TestProbesWriteNoMoreThanTheirBudget(t *testing.T) {
 					all.Go(func() { p.Run(ctx) })
 				}
 				window := fitness.DefaultSize * period
-				time.Sleep(window + time.Minute) //nolint:forbidigo // in a bubble
+				time.Sleep(window + time.Minute)
 				synctest.Wait()
 				c.mu.Lock()
 				filling, puts := c.written, c.puts
 				c.mu.Unlock()
-				time.Sleep(window) //nolint:forbidigo // in a bubble
+				time.Sleep(window)
 				synctest.Wait()
 				cancel()
 				all.Wait()

@@ -215,6 +215,14 @@ func cases() []decision {
 			g.host(4).Report.Etcd = nil
 			g.Status.Swap.FailingSince = g.Now.Add(-6 * time.Minute)
 		})},
+		{name: "a newcomer whose report somebody deleted is waited for while its daemon speaks", row: "SettleWait", given: settledIn().with(func(g *given) {
+			g.host(4).Report, g.host(4).Fresh, g.host(4).Speaks = nil, false, true
+			g.Status.Swap.FailingSince = g.Now.Add(-6 * time.Minute)
+		})},
+		{name: "a newcomer whose daemon and report are gone is taken back", row: "NewcomerFailed:settle", given: settledIn().with(func(g *given) {
+			g.host(4).Report, g.host(4).Fresh, g.host(4).Speaks = nil, false, false
+			g.Status.Swap.FailingSince = g.Now.Add(-6 * time.Minute)
+		})},
 		{name: "an outgoing Node that lost its order after the removal gets it again", row: "OrderLostAfterRemoval", given: removed().with(func(g *given) { delete(g.host(1).Node.Annotations, keys.Step()) })},
 		{name: "a cordon taken away at target plus one is put back", row: "CordonAgain:drain-out", given: settledIn().with(func(g *given) { g.host(1).Node.Unschedulable = false })},
 		{name: "jobs on the outgoing voter past the runner wait take the newcomer back", row: "OutJobsRolledBack", given: settledIn().steps(hour(DrainOut)).with(func(g *given) { g.host(1).Pods = []Pod{pod("job-1", runner)} })},

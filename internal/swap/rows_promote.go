@@ -108,7 +108,7 @@ func newcomerFailed(from State) Row {
 		From: from, If: "the newcomer fails and every voter of before serves", Do: Order, To: Rollback, Code: "NewcomerFailed:" + string(from),
 		when: func(v *view) bool {
 			since := v.failingSince()
-			return !since.IsZero() && v.o.Now.Sub(since) > v.p.OperationTimeout && v.allRecordedServe() && !v.departed()
+			return !since.IsZero() && v.o.Now.Sub(since) > v.p.OperationTimeout && v.allRecordedServe() && !v.departed() && !v.unheard(v.in)
 		},
 		act: func(v *view) Action { return v.rollback() },
 		waits: func(v *view) []status.Reason {
@@ -123,6 +123,11 @@ func newcomerFailed(from State) Row {
 		},
 	}
 }
+
+// unheard: the host daemon goes on, and what it says is not there or cannot be
+// read, such as after somebody deleted the reports. It is written anew: until then
+// nobody knows how its etcd is, and that is no failure (safety rule 24).
+func (v *view) unheard(h *Host) bool { return h != nil && h.Speaks && h.Report == nil }
 
 // failingSince is carried from pass to pass in the status; a missing status
 // starts it anew, which only makes the swap more patient. Lists that are missing

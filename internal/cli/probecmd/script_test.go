@@ -63,7 +63,7 @@ func regrade() {
 	}
 	deps := cli.Deps{}
 	deps.More = append(deps.More, probecmd.New(e, d))
-	os.Exit(cli.Run(ctx, os.Args[1:], e, deps)) //nolint:forbidigo // it is the program's main
+	os.Exit(cli.Run(ctx, os.Args[1:], e, deps))
 }
 
 // The scripts have an etcd's metrics page at $METRICS, a listener at $OPEN and a

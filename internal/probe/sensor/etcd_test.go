@@ -17,9 +17,9 @@ const asMember = "REGRADE_TEST_MEMBER"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asMember) != "" {
-		os.Exit(embedded.Main(os.Args[len(os.Args)-1])) //nolint:forbidigo // the process is the member
+		os.Exit(embedded.Main(os.Args[len(os.Args)-1]))
 	}
-	os.Exit(m.Run()) //nolint:forbidigo // it is the test binary's main
+	os.Exit(m.Run())
 }
 
 // etcdAt serves a page that a test changes.
