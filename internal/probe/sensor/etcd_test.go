@@ -4,23 +4,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/exadev/regrade/internal/etcd/embedded"
 )
-
-// asMember makes the test binary a member of etcd.
-const asMember = "REGRADE_TEST_MEMBER"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(asMember) != "" {
-		os.Exit(embedded.Main(os.Args[len(os.Args)-1]))
-	}
-	os.Exit(m.Run())
-}
 
 // etcdAt serves a page that a test changes.
 func etcdAt(t *testing.T) (*Etcd, func(page string)) {
@@ -96,39 +83,4 @@ func TestAPageThatCouldNotBeReadLosesNoGain(t *testing.T) {
 	if r, err := e.Read(t.Context()); err != nil || !r.Restarted {
 		t.Errorf("after it was forgotten: %+v, %v", r, err)
 	}
-}
-
-// A live member of the etcd that this module has as a library (3.7), beside the
-// recorded pages of 3.5 and 3.6 (R-185-40).
-func TestALiveMembersPageIsRead(t *testing.T) {
-	t.Setenv(asMember, "1")
-	dir := t.TempDir()
-	ports := freePorts(t, 2)
-	peer, client := ports[0], ports[1]
-	p, err := embedded.Start([]string{os.Args[0]}, embedded.Spec{
-		Name: "m1", Dir: dir + "/data", Peer: peer, Client: client, Advertised: "http://" + peer,
-		Initial: "m1=http://" + peer, Heartbeat: 500 * time.Millisecond, Election: 5 * time.Second, Log: dir + "/log",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { p.Kill(); <-p.Done() })
-	e := &Etcd{URL: "http://" + client + "/metrics", Client: NewPageClient(10 * time.Second)}
-	var last error
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); {
-		r, err := e.Read(t.Context())
-		if err == nil && r.HasLeader {
-			if r.KnownMembers != 1 || len(r.Members) != 1 || r.Members[0] != r.Member || !r.IsLeader || r.ActivePeers != 0 {
-				t.Errorf("%+v", r)
-			}
-			return
-		}
-		last = err
-		select {
-		case <-p.Done():
-			t.Fatalf("the member ended: %v", last)
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
-	t.Fatalf("no leader: %v", last)
 }
