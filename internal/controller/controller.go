@@ -143,6 +143,7 @@ func (c *Controller) pass(ctx context.Context) Turn {
 	t.Decision = c.rules.Next(sight.Observation, c.settings.Policy)
 	st := Compose(sight.Status, &sight.Observation, t.Decision, c.settings.Policy)
 	judged(&st, &sight)
+	Fit(&st)
 	t.Acted, t.Err = c.act(ctx, t.Decision, &sight.Observation, &st)
 	version := sight.StatusVersion
 	if k := t.Decision.Action.Kind; t.Acted && (k == swap.Conclude || k == swap.DropRequest) {

@@ -62,6 +62,11 @@ func (c *Controller) publish(ctx context.Context, s *observe.Sight, version stri
 	if err != nil {
 		return fmt.Errorf("publish status: %w", err)
 	}
+	if len(raw) > status.MaxDocument {
+		// Nobody would read it, this controller included: to it the status, and with
+		// it cooldown and history, would be lost.
+		return fmt.Errorf("publish status: %d bytes are more than %d", len(raw), status.MaxDocument)
+	}
 	err = c.cluster.PatchConfigMap(ctx, fleet.ConfigMapStatus, version, map[string]*string{fleet.KeyStatus: new(string(raw))})
 	if version != "" && errors.Is(err, execute.ErrConflict) {
 		return nil // the next pass reads what is newer and publishes on top of it
@@ -166,8 +171,7 @@ func Compose(prev *status.Status, o *swap.Observation, d swap.Decision, p swap.P
 func judged(st *status.Status, s *observe.Sight) {
 	switch {
 	case s.Judgement != nil:
-		// The rest of a status has its room beside them: over MaxDocument nobody reads it.
-		st.Verdicts, st.Automatic = fitness.Trim(s.Judgement.Verdicts, status.MaxDocument*3/4), s.Judgement.Decision.Published()
+		st.Verdicts, st.Automatic = s.Judgement.Verdicts, s.Judgement.Decision.Published()
 	case s.ProbeProblem != "":
 		st.Automatic = &status.Automatic{Sentence: "nothing is judged: the probes' entries could not be read", Reasons: []status.Reason{{Code: swap.CodeMissing, Sentence: s.ProbeProblem}}}
 	case s.Status != nil:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/exadev/regrade/internal/fitness"
@@ -25,9 +26,7 @@ type seenProbe struct {
 	since   time.Time
 }
 
-// see takes in one look. An entry that goes backwards is a change too: the
-// verdict is of its samples, and an old one that was put back is found out by
-// the heartbeat, which goes on.
+// see takes in one look.
 func (s *seenProbe) see(node, raw string, beat Heartbeat, has bool, now time.Time) {
 	if raw != s.raw || !s.looked {
 		s.window, s.problem = nil, nil
@@ -38,10 +37,23 @@ func (s *seenProbe) see(node, raw string, beat Heartbeat, has bool, now time.Tim
 	switch {
 	case !s.looked:
 		s.since = now
-	case raw != s.raw && raw != "", has && (!s.hasBeat || beat != s.beat):
+	case raw != s.raw && raw != "", has && (!s.hasBeat || beat != s.beat) && s.vouches(beat):
 		s.changed, s.since = true, now
 	}
 	s.raw, s.beat, s.hasBeat, s.looked = raw, beat, has, true
+}
+
+// vouches says whether a heartbeat is of this very entry: of its boot, with a
+// number that the window has come to since it was written, at most a window later.
+// One that was put back from a backup has none (safety rules 22 and 24). An
+// entry that cannot be read, and none, need no word for them.
+func (s *seenProbe) vouches(beat Heartbeat) bool {
+	w := s.window
+	if w == nil {
+		return true
+	}
+	n, err := strconv.ParseUint(beat.Counter, 10, 64)
+	return err == nil && beat.BootID == w.BootID && n >= w.Counter && n-w.Counter <= uint64(max(w.Size, 1))
 }
 
 func (s *seenProbe) decode(node, raw string) {

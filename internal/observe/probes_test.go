@@ -2,6 +2,7 @@ package observe_test
 
 import (
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -45,7 +46,7 @@ func TestAProbeIsFreshWhenItIsSeenToChange(t *testing.T) {
 	}
 	beat := func(at int) {
 		c.Edit(func(s *clustertest.State) {
-			s.Beats["probe of n2"] = observe.Heartbeat{Node: "n2", Probe: true, BootID: "b", Renewed: time.Unix(int64(at), 0)}
+			s.Beats["probe of n2"] = observe.Heartbeat{Node: "n2", Probe: true, BootID: "b", Counter: strconv.Itoa(at), Renewed: time.Unix(int64(at), 0)}
 		})
 	}
 	put(map[string]string{"n1": entry(t, "n1", 1), "n2": entry(t, "n2", 1), "n3": "garbage", "gone": entry(t, "gone", 1)})

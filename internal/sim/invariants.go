@@ -203,8 +203,10 @@ func (g *guard) lookMembers(w *World, e Event) {
 		voters[m.ID] = name
 		if w.answers(m) {
 			up++
+			if _, was := g.down[m.ID]; was {
+				delete(g.ours, name) // it has been stopped and is back; a unit may take a moment to stop
+			}
 			delete(g.down, m.ID)
-			delete(g.ours, name)
 		} else if g.down[m.ID].IsZero() {
 			g.down[m.ID] = w.now
 		}
