@@ -145,12 +145,8 @@ func (c *Controller) pass(ctx context.Context) Turn {
 	judged(&st, &sight)
 	Fit(&st)
 	t.Acted, t.Err = c.act(ctx, t.Decision, &sight.Observation, &st)
-	version := sight.StatusVersion
-	if k := t.Decision.Action.Kind; t.Acted && (k == swap.Conclude || k == swap.DropRequest) {
-		version = ""
-	}
 	t.Status = &st
-	t.PublishErr = c.publish(ctx, &sight, version, st)
+	t.PublishErr = c.publishAfter(ctx, &sight, t, st)
 	if t.PublishErr == nil {
 		c.tell(ctx, &sight.Observation, sight.Status, &st)
 	}

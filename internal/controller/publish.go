@@ -27,6 +27,29 @@ type published struct {
 	at   time.Time
 }
 
+// publishAfter publishes what a pass came to. An outcome is in the status already,
+// written on the version that it was judged by. After a request was dropped the
+// map has another version: it is read again, and where the status in it is still
+// the one that was seen, it is written on that. A status is never written over
+// one that was not read: it may be the next swap's (safety rule 21).
+func (c *Controller) publishAfter(ctx context.Context, s *observe.Sight, t Turn, st status.Status) error {
+	version := s.StatusVersion
+	switch {
+	case t.Acted && t.Decision.Action.Kind == swap.Conclude:
+		return nil
+	case t.Acted && t.Decision.Action.Kind == swap.DropRequest:
+		cm, err := c.cluster.ConfigMap(ctx, fleet.ConfigMapStatus)
+		if err != nil {
+			return fmt.Errorf("publish status: %w", err)
+		}
+		if cm.Data[fleet.KeyStatus] != s.StatusRaw {
+			return nil // the next pass reads what is newer
+		}
+		version = cm.Version
+	}
+	return c.publish(ctx, s, version, st)
+}
+
 // publish writes status.json when something but its time has changed, when it
 // is a minute old, or when it is not there. A status that could not be read is
 // left alone: what it carries for later swaps would be lost. So is one that has

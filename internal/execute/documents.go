@@ -16,8 +16,34 @@ func (e *Executor) conclude(ctx context.Context, a swap.Action, o *swap.Observat
 	if a.Last == nil {
 		return Effect{}, fmt.Errorf("no outcome")
 	}
-	if _, err := e.leaseFor(ctx, a, o); err != nil {
+	l, err := e.leaseFor(ctx, a, o)
+	if err != nil {
 		return Effect{}, err
+	}
+	// The Lease first: only its holder's write passes, so that a controller which
+	// stood still ends no swap that another one drives. The status comes second and
+	// is made good when it fails (row OutcomeAgain).
+	outcome, err := json.Marshal(a.Last)
+	if err != nil {
+		return Effect{}, err
+	}
+	if l.SwapID() == a.Swap && l.Annotations[fleet.LeaseOutcome] != string(outcome) {
+		next := l.Lease
+		next.Annotations = cloned(l.Annotations)
+		next.Annotations[fleet.LeaseOutcome] = string(outcome)
+		if err := e.cluster.PutLease(ctx, l.Version, next); err != nil {
+			return Effect{}, err
+		}
+	}
+	cm, err := e.cluster.ConfigMap(ctx, fleet.ConfigMapStatus)
+	if err != nil {
+		return Effect{}, err
+	}
+	if raw, ok := cm.Data[fleet.KeyStatus]; ok {
+		now, err := status.ParseStatus([]byte(raw))
+		if err != nil || o.Status == nil || !now.At.Equal(o.Status.At) || now.Controller != o.Status.Controller {
+			return Effect{}, fmt.Errorf("%w: the status has changed since the end was decided", ErrConflict)
+		}
 	}
 	st := swap.Concluded(o.Status, *a.Last, e.settings.Policy)
 	st.At, st.Controller = o.Now, e.settings.Self
@@ -26,7 +52,7 @@ func (e *Executor) conclude(ctx context.Context, a swap.Action, o *swap.Observat
 	if err != nil {
 		return Effect{}, err
 	}
-	err = e.cluster.PatchConfigMap(ctx, fleet.ConfigMapStatus, "", map[string]*string{fleet.KeyStatus: new(string(raw))})
+	err = e.cluster.PatchConfigMap(ctx, fleet.ConfigMapStatus, cm.Version, map[string]*string{fleet.KeyStatus: new(string(raw))})
 	return Effect{Status: &st}, err
 }
 

@@ -739,3 +739,58 @@ func TestAnActionThatMakesNoSenseIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// Safety rules 21 and 25: the Lease says first how a swap ended, which only its
+// controller can write; and no status is written over one that was not read.
+func TestAnOutcomeIsWrittenByWhoHasTheLease(t *testing.T) {
+	last := status.LastSwap{ID: id, Out: "out", In: "in", Outcome: fleet.OutcomeAbandoned, EndedAt: now}
+	conclude := swap.Action{Kind: swap.Conclude, Last: &last}
+	t.Run("it stands on the Lease before the status is written", func(t *testing.T) {
+		r := newRig(t, nil)
+		onLease := ""
+		r.Hook = func(call string) error {
+			if call == "PatchConfigMap "+fleet.ConfigMapStatus {
+				onLease = r.State().Lease.Annotations[fleet.LeaseOutcome]
+			}
+			return nil
+		}
+		if err := r.do(t, conclude); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := status.ParseOutcome(onLease); err != nil || got.ID != id || got.Outcome != fleet.OutcomeAbandoned {
+			t.Errorf("the Lease said %q, %v", onLease, err)
+		}
+	})
+	for name, between := range map[string]func(*clustertest.State){
+		"another controller takes the Lease meanwhile": func(s *clustertest.State) { s.Lease.Annotations[fleet.LeaseController] = "another" },
+		"another status is published meanwhile": func(s *clustertest.State) {
+			st, err := json.Marshal(status.Status{Protocol: status.Protocol, At: now.Add(time.Minute), Controller: "another"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := s.Maps[fleet.ConfigMapStatus]
+			m.Data[fleet.KeyStatus] = string(st)
+			s.Maps[fleet.ConfigMapStatus] = m
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			asked := false
+			r.Hook = func(call string) error {
+				if call == "Lease" && !asked {
+					asked = true
+					r.Edit(between)
+				}
+				return nil
+			}
+			before := r.State().Maps[fleet.ConfigMapStatus].Data[fleet.KeyStatus]
+			if err := r.do(t, conclude); err == nil {
+				t.Error("it was concluded")
+			}
+			now := r.State().Maps[fleet.ConfigMapStatus].Data[fleet.KeyStatus]
+			if st, err := status.ParseStatus([]byte(now)); now != before && (err != nil || st.Controller != "another") {
+				t.Errorf("the status is %s", now)
+			}
+		})
+	}
+}

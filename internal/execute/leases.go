@@ -34,6 +34,9 @@ func (e *Executor) takeLease(ctx context.Context, a swap.Action, o *swap.Observa
 	}
 	next.Holder, next.RenewTime, next.Duration = fleet.LeaseHolder, o.Now, e.settings.LeaseDuration
 	next.Annotations = cloned(l.Annotations)
+	if l.SwapID() != a.Swap {
+		delete(next.Annotations, fleet.LeaseOutcome)
+	}
 	next.Annotations[fleet.LeaseSwapID] = string(a.Swap)
 	next.Annotations[fleet.LeaseSwapNodes] = a.Record.Out + "," + a.Record.In
 	next.Annotations[fleet.LeaseController] = e.settings.Self
@@ -80,7 +83,7 @@ func (e *Executor) releaseLease(ctx context.Context, a swap.Action, o *swap.Obse
 		return fmt.Errorf("%w: another controller renews the Lease (%s)", ErrConflict, describe(l.Lease, o))
 	}
 	next := lease.Lease{Exists: true, Annotations: cloned(l.Annotations)}
-	for _, k := range []string{fleet.LeaseSwapID, fleet.LeaseSwapNodes, fleet.LeaseController, fleet.LeaseRecord} {
+	for _, k := range []string{fleet.LeaseSwapID, fleet.LeaseSwapNodes, fleet.LeaseController, fleet.LeaseRecord, fleet.LeaseOutcome} {
 		delete(next.Annotations, k)
 	}
 	return e.cluster.PutLease(ctx, l.Version, next)

@@ -13,6 +13,9 @@ const (
 	LeaseSwapNodes  = "swap-nodes"
 	LeaseController = "controller"
 	LeaseRecord     = "role-record"
+	// LeaseOutcome is how the swap ended, written before anything else says so: only
+	// the holder of the Lease can write it (safety rules 21 and 25).
+	LeaseOutcome = "role-outcome"
 
 	DefaultNamespace   = "github-runner-platform"
 	ConfigMapActuators = "fleet-role-actuators"

@@ -348,6 +348,13 @@ func cases() []decision {
 		{name: "an abandoned swap uncordons the candidate", row: "EndUncordon", given: cordoned().ended(fleet.OutcomeAbandoned)},
 		{name: "a snapshot request goes at the end", row: "EndSnapshotRequest", given: begun().ended(fleet.OutcomeAbandoned).with(func(g *given) { g.host(2).Node.Annotations[keys.SnapshotRequest()] = string(swID) })},
 		{name: "the marks go from the candidate first", row: "EndClearIn", given: begun().ended(fleet.OutcomeCompleted)},
+		{name: "an outcome that stands on the Lease alone is published", row: "OutcomeAgain", given: calm().leased().mark(1).with(func(g *given) {
+			g.Lease.Annotations[fleet.LeaseOutcome] = `{"id":"` + string(swID) + `","out":"n1","in":"n4","outcome":"rolled-back","manual":true,"ended_at":"2026-11-29T12:00:00Z"}`
+			g.Status = nil
+		})},
+		{name: "an outcome of another swap on the Lease ends nothing", row: "RecordOnIn", given: calm().leased().mark(1).with(func(g *given) {
+			g.Lease.Annotations[fleet.LeaseOutcome] = `{"id":"20261101T120000Z-n1-n4","out":"n1","in":"n4","outcome":"rolled-back","manual":true,"ended_at":"2026-11-01T12:00:00Z"}`
+		})},
 		{name: "the marks go from the outgoing host second", row: "EndClearOut", given: calm().leased().mark(1).ended(fleet.OutcomeCompleted)},
 		{name: "a swap ended with the Lease still held releases it", row: "Released", given: calm().leased().ended(fleet.OutcomeCompleted)},
 		{name: "a pending host keeps its cordon", row: "EndClearIn", given: begun().cordon(1).ended(fleet.OutcomeCompleted).with(func(g *given) { g.Status.LastSwap.OutgoingPending = true })},

@@ -252,6 +252,12 @@ func endRows() []Row {
 		return firstHost(hosts(v), func(h *Host) bool { return v.carries(h) && h.Node.Annotations[fleet.AnnotationEtcdRemove] != "" })
 	}
 	return []Row{
+		{From: End, If: "the outcome stands on the Lease and not in the status", Do: Conclude, Code: "OutcomeAgain",
+			when: func(v *view) bool { return v.unpublished() },
+			act: func(v *view) Action {
+				return Action{Kind: Conclude, Swap: v.rec.ID, Last: v.onLease()}
+			},
+			say: say("how the swap ended stands on its Lease; it is published")},
 		{From: End, If: "a removal is still asked for", Do: WithdrawRemoval, Code: "EndWithdraw",
 			when: func(v *view) bool { return removal(v) != nil },
 			act:  func(v *view) Action { return Action{Kind: WithdrawRemoval, Node: removal(v).Name, Swap: v.rec.ID} },
@@ -302,13 +308,13 @@ func firstHost(hs []*Host, is func(*Host) bool) *Host {
 // pending: the host has not come back; its cordon stays as the mark of what is
 // still owed to it (safety rule 16).
 func (v *view) pending(h *Host) bool {
-	last := v.o.Status.LastSwap
+	last := v.outcome()
 	return (h.Name == last.Out && last.OutgoingPending) || (h.Name == last.In && last.IncomingPending)
 }
 
 // leaves is the desired-role label a host is left with.
 func (v *view) leaves(completed, otherwise fleet.Role) fleet.Role {
-	if v.o.Status.LastSwap.Outcome == fleet.OutcomeCompleted {
+	if v.outcome().Outcome == fleet.OutcomeCompleted {
 		return completed
 	}
 	return otherwise

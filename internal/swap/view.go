@@ -2,6 +2,7 @@ package swap
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/exadev/regrade/internal/fleet"
@@ -36,9 +37,13 @@ func newView(o *Observation, p Policy) *view {
 		// was cleared, names no swap any more (R-228-18).
 		v.rec = nil
 	}
-	if v.problem == nil && len(v.marked) == 0 && v.outlived() {
-		// It is held by nobody who would renew it.
+	if v.problem == nil && v.outlived() {
+		// A Lease that was put back is held by nobody who would renew it; marks on
+		// Nodes do not go by themselves.
 		r := reason(CodeOtherSwap, "", "the Lease is held for swap %s, which ended before the last one did: it was put back, and runs out by itself", v.rec.ID)
+		if len(v.marked) > 0 {
+			r = reason(CodeOtherSwap, v.marked[0], "%s carries the marks of swap %s, which ended before the last one did: they were put back, and a person has to take them off", strings.Join(v.marked, ", "), v.rec.ID)
+		}
 		v.rec, v.problem = nil, &r
 	}
 	if v.rec != nil {
@@ -172,9 +177,38 @@ func (v *view) serving() []string {
 	return slices.Compact(names)
 }
 
-// ended says that the outcome of the swap on record is published already.
-func (v *view) ended() bool {
-	return v.rec != nil && v.o.Status != nil && v.o.Status.LastSwap != nil && v.o.Status.LastSwap.ID == v.rec.ID
+// ended says that the outcome of the swap on record stands.
+func (v *view) ended() bool { return v.outcome() != nil }
+
+// outcome is how the swap on record ended, nil while it goes on: as published, or
+// as it stands on the Lease, which says so first. A status that was lost, or put
+// back, never begins a swap again that has ended (safety rule 25).
+func (v *view) outcome() *status.LastSwap {
+	if v.rec == nil {
+		return nil
+	}
+	if s := v.o.Status; s != nil && s.LastSwap != nil && s.LastSwap.ID == v.rec.ID {
+		return s.LastSwap
+	}
+	return v.onLease()
+}
+
+// onLease is the outcome that the Lease carries for the swap on record.
+func (v *view) onLease() *status.LastSwap {
+	if v.o.Lease.SwapID() != v.rec.ID {
+		return nil
+	}
+	last, err := status.ParseOutcome(v.o.Lease.Annotations[fleet.LeaseOutcome])
+	if err != nil || last.ID != v.rec.ID {
+		return nil
+	}
+	return &last
+}
+
+// unpublished: the outcome stands on the Lease and not in the status.
+func (v *view) unpublished() bool {
+	s := v.o.Status
+	return v.onLease() != nil && (s == nil || s.LastSwap == nil || s.LastSwap.ID != v.rec.ID)
 }
 
 // outlived says that the swap on record ended before the last one did.
