@@ -139,7 +139,8 @@ func (d *Daemon) Pass(ctx context.Context) (Wake, error) {
 	d.note(decision)
 
 	// The report says what was seen before the effect, the heartbeat vouches for
-	// the report: in this order, and neither holds up the effect.
+	// the report: in this order, and neither holds up the effect. Both may take
+	// seconds, so an effect on k3s rests on a look of its own after them.
 	said := decision
 	said.Effect = next
 	if decision.Acts() && decision.Effect.Kind == d.broken {
@@ -151,6 +152,11 @@ func (d *Daemon) Pass(ctx context.Context) (Wake, error) {
 		d.last, d.broken = Effect{}, ""
 		return d.pace(f, decision), problems
 	}
+	ctx, end, wake, err := d.ready(ctx, f, decision.Effect)
+	if end == nil {
+		return wake, errors.Join(err, problems)
+	}
+	defer end()
 	if err := d.carryOut(ctx, decision.Effect); err != nil {
 		d.last, d.broken, d.brokenWhy = Effect{}, decision.Effect.Kind, err.Error()
 		return Wake{After: Swapping}, errors.Join(fmt.Errorf("%s on %s: %w", decision.Effect.Kind, f.Node, err), problems)

@@ -44,6 +44,10 @@ type Effect struct {
 	Journal  *Journal          `json:"journal,omitempty"` // Note
 }
 
+// moves says whether the effect changes which k3s process runs: what the votes of
+// the cluster and its list of members hang on.
+func (e Effect) moves() bool { return e.Kind == Start || e.Kind == Stop || e.Kind == Restart }
+
 // Decision is what Next returns: an effect, or why there is none.
 type Decision struct {
 	Effect Effect `json:"effect,omitzero"`

@@ -11,7 +11,8 @@ import (
 
 // Facts is everything a decision may look at, read before anything acts.
 type Facts struct {
-	// Now is the host's clock, for people (started_at).
+	// Now is the host's clock before anything of the cluster was asked, for people
+	// (started_at), and, by its monotonic part, for how old these facts are.
 	Now  time.Time `json:"now"`
 	Node string    `json:"node"`
 
@@ -35,6 +36,8 @@ type Facts struct {
 	// Others are the other members that answered in this pass. Asked for while a
 	// restart of the own server is due; nil otherwise.
 	Others []fleet.MemberID `json:"others,omitempty"`
+	// OthersAt is when they were asked, by the clock of Now.
+	OthersAt time.Time `json:"-"`
 
 	// Preflight was judged in this pass or within the last period; nil on a server.
 	Preflight *status.Preflight `json:"preflight,omitempty"`

@@ -17,6 +17,27 @@ import (
 // observe reads everything. Only a host that cannot be read is an error; an
 // API server or an etcd that does not answer is a fact.
 func (d *Daemon) observe(ctx context.Context) (Facts, error) {
+	f, err := d.look(ctx)
+	if err != nil {
+		return Facts{}, err
+	}
+	if d.due(&d.nodesAt, f.Now, Swapping) {
+		if nodes, err := d.s.API.Nodes(ctx); err == nil {
+			d.nodes = nodes
+		}
+	}
+	f.Nodes = d.nodes
+	d.ask(ctx, &f)
+	d.judge(ctx, &f)
+	d.dial(ctx, &f)
+	return f, nil
+}
+
+// look reads what an effect on k3s rests on, what grows old the fastest last: the
+// host, the order and its Lease, the own etcd, and whether the others are a quorum
+// without it. FactsFor is reckoned with the bounds of these requests and of no
+// other: what may take longer, or is done every so often, is observe's.
+func (d *Daemon) look(ctx context.Context) (Facts, error) {
 	host, err := d.s.Host.Observe(ctx)
 	if err != nil {
 		return Facts{}, fmt.Errorf("observe host %s: %w", d.s.Node, err)
@@ -25,7 +46,6 @@ func (d *Daemon) observe(ctx context.Context) (Facts, error) {
 	if f.Journal, err = ParseJournal(host.Journal); err != nil {
 		f.JournalProblem = err.Error()
 	}
-
 	// A leaving or etcd-only server's own API server answers nothing useful.
 	d.s.API.Avoid(host.Files.Leaving != "" || host.Level == fleet.LevelEtcdOnly)
 	if v, err := d.s.API.Read(ctx); err != nil {
@@ -33,22 +53,13 @@ func (d *Daemon) observe(ctx context.Context) (Facts, error) {
 	} else {
 		f.View = &v
 	}
-	if d.due(&d.nodesAt, f.Now, Swapping) {
-		if nodes, err := d.s.API.Nodes(ctx); err == nil {
-			d.nodes = nodes
-		}
-	}
-	f.Nodes = d.nodes
-
 	if host.Server.Process {
 		f.Etcd = d.s.Etcd.Local(ctx)
 	}
-	d.ask(ctx, &f)
 	if f.stopDue() {
+		f.OthersAt = d.s.Now()
 		f.Others = d.s.Etcd.Answering(ctx, f.Etcd.View.ClusterID, f.Etcd.View.Leader, f.otherVoters())
 	}
-	d.judge(ctx, &f)
-	d.dial(ctx, &f)
 	return f, nil
 }
 

@@ -69,6 +69,7 @@ type rig struct {
 	boots   int
 	mu      sync.Mutex        // what a bubble's test changes while the daemon runs
 	joins   map[string]string // joins() when nil
+	after   func(what string) // comes after each answer to the daemon, when there is one
 }
 
 func keys() fleet.Keys { return fleet.DefaultKeys() }
@@ -172,7 +173,14 @@ func (r *rig) do(f func()) {
 
 // The API.
 
+func (r *rig) answered(what string) {
+	if r.after != nil {
+		r.after(what)
+	}
+}
+
 func (r *rig) Read(context.Context) (hostapi.View, error) {
+	defer r.answered("view")
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.read++
@@ -192,6 +200,7 @@ func (r *rig) Read(context.Context) (hostapi.View, error) {
 func (r *rig) Nodes(context.Context) ([]hostapi.Node, error) { return r.nodes, nil }
 
 func (r *rig) WriteReport(_ context.Context, rep status.Report) error {
+	defer r.answered("report")
 	if r.apiDown {
 		return errors.New("no candidate is ready")
 	}
@@ -230,6 +239,7 @@ func (r *rig) Dial(_ context.Context, standbys []hostapi.Standby) []status.Dial 
 type etcd struct{ r *rig }
 
 func (e etcd) Local(ctx context.Context) hostapi.Member {
+	defer e.r.answered("own etcd")
 	var slow time.Duration
 	e.r.do(func() { e.r.locals++; slow = e.r.slow })
 	if slow > 0 {
@@ -262,6 +272,7 @@ func (e etcd) Ask(_ context.Context, urls []string) (hostapi.Answer, error) {
 }
 
 func (e etcd) Answering(_ context.Context, _, _ fleet.MemberID, members []status.Member) []fleet.MemberID {
+	defer e.r.answered("others")
 	var ids []fleet.MemberID
 	for _, m := range members {
 		if !slices.Contains(e.r.silent, m.ID) {

@@ -47,7 +47,9 @@ type Files interface {
 }
 
 // Units starts and stops k3s. Both units stay enabled for ever: the files
-// decide which may start (safety rule 10).
+// decide which may start (safety rule 10). Nothing is asked of a unit once the
+// deadline of its context has passed, by the clock: what it was decided on is too
+// old then.
 type Units interface {
 	// Start queues the start and returns. A role that may not start by its files
 	// is skipped by its own start condition, without an error.

@@ -32,6 +32,10 @@ func (m *Machine) on(ctx context.Context, what string, f func(*Host) error) erro
 	if err := m.gate.pass(what); err != nil {
 		return err
 	}
+	// It may have stood still at the gate: no call goes out after its time.
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()
 	m.w.follow()

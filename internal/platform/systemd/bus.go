@@ -69,6 +69,9 @@ func (b *systemBus) within(ctx context.Context, bound time.Duration, what string
 		}
 		b.conn = c
 	}
+	if err := overdue(ctx, time.Now()); err != nil {
+		return fmt.Errorf("systemd: %s: %w", what, err)
+	}
 	if err := f(ctx, b.conn); err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
 			b.conn.Close()
@@ -77,6 +80,15 @@ func (b *systemBus) within(ctx context.Context, bound time.Duration, what string
 		return fmt.Errorf("systemd: %s: %w", what, err)
 	}
 	return nil
+}
+
+// overdue says that the time for a call is up. The process may have stood still on
+// its way to it: the timer of the context may not have run since, the clock has.
+func overdue(ctx context.Context, now time.Time) error {
+	if at, ok := ctx.Deadline(); ok && !now.Before(at) {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
 }
 
 func (b *systemBus) Unit(ctx context.Context, name string) (UnitState, error) {
