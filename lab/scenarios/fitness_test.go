@@ -179,6 +179,7 @@ func (s *scenario) probeFigures() {
 // A voter whose link is slower than a tenth of the election timeout is named, with the swap that would be made; the hosts at the other
 // ends are not unfit for it (R-185-21). The same with loss.
 func Test_slow_link_named(t *testing.T) {
+	long(t)
 	s := measured(t)
 	for _, f := range []struct {
 		what string
@@ -188,9 +189,6 @@ func Test_slow_link_named(t *testing.T) {
 		{"280 ms each way", func(l *fault.Link) { l.SetDelay(280 * time.Millisecond) }, fitness.CodeSlowLink},
 		{"a loss of 15 %", func(l *fault.Link) { l.SetDelay(time.Millisecond); l.SetLoss(0.15) }, fitness.CodeLossyLink},
 	} {
-		if testing.Short() && f.code == fitness.CodeLossyLink {
-			continue
-		}
 		link, err := fault.Slow(t.Context(), s.Host("n1"), time.Millisecond)
 		s.must(err)
 		f.set(link)
@@ -347,11 +345,9 @@ func Test_standbys_that_may_not_come(t *testing.T) {
 // R-E2-46, R-228-28, R-228-29: with the dry run off, at the default period, a slow voter is swapped for the standby with no
 // failed write; its host is not left pending; then nothing more happens in the cooldown, and the healed host is a fit standby.
 func Test_auto_swap(t *testing.T) {
+	long(t)
 	period, size := fitness.DefaultPeriod, 20
-	switch {
-	case testing.Short():
-		period = 3 * time.Second // CI's time; make lab takes the default one
-	case os.Getenv("LONG") != "":
+	if os.Getenv("LONG") != "" {
 		size = fitness.DefaultSize
 	}
 	spec := cluster.Standard()
