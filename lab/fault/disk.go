@@ -31,8 +31,11 @@ func SlowDisk(ctx context.Context, h *host.Host, delay time.Duration) (Undo, err
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("slow disk of %s: %w", h.Name(), err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // how it ended is in what it said
+		close(ended)
+	}()
 	select {
 	case <-ended:
 		return nil, fmt.Errorf("slow disk of %s: strace ended: %s", h.Name(), strings.TrimSpace(said.String()))
