@@ -54,6 +54,14 @@ func promote(f Facts, o order) Decision {
 	return done(f)
 }
 
+// halfBack: the rollback of this swap has ended the server and nothing else, and the
+// swap goes forward after all: its vote is needed, and its server starts on the
+// datastore that it had. A member that is gone is another matter: promote fails then.
+func (f Facts) halfBack(o order) bool {
+	h, j := f.Host.Files, f.Journal
+	return j.Running(o.swap, fleet.StepRollback) && h.Role == fleet.RoleServer && h.Leaving == "" && h.WAL && !h.Tombstone
+}
+
 func beginPromote(f Facts, o order) Decision {
 	h := f.Host
 	if d, ok := admit(f, o); !ok {
@@ -63,6 +71,8 @@ func beginPromote(f Facts, o order) Decision {
 	case h.Files.Role == fleet.RoleServer && h.Files.Leaving == "" && f.Etcd.Voter():
 		j := Journal{Swap: o.swap, Step: o.step, Phase: fleet.PhaseDone, BootID: h.Files.BootID, StartedAt: h.Server.Since.UTC(), Local: o.local}
 		return note(j)
+	case f.halfBack(o):
+		return begin(f, o)
 	case h.Files.Role == fleet.RoleServer || h.Files.Leaving != "":
 		return refuse(f, o, problem(CodeNotStandby, "the role file says %q and leaving is %q: this host is no standby", h.Files.Role, h.Files.Leaving))
 	}

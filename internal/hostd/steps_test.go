@@ -350,6 +350,29 @@ func TestRollbackFromEachHalfState(t *testing.T) { // R-I-21, safety rule 6
 	}
 }
 
+// The swap goes forward after all when somebody has removed the outgoing voter: the
+// newcomer's vote is needed (safety rule 6).
+func TestARollbackThatIsCalledOffStartsTheServerAgain(t *testing.T) {
+	for name, member := range map[string]bool{"its member is listed": true, "its member is gone": false} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, "d")
+			r.order(fleet.StepPromote)
+			r.until("promoted", r.settled(fleet.StepPromote, fleet.PhaseDone))
+			r.order(fleet.StepRollback)
+			r.until("stopped", func() bool { j := r.journal(); return j.Step == fleet.StepRollback && j.Stopped })
+			if !member {
+				r.remove(idD)
+			}
+			r.order(fleet.StepPromote)
+			want := map[bool]fleet.Phase{true: fleet.PhaseDone, false: fleet.PhaseFailed}[member]
+			r.until(string(want), r.settled(fleet.StepPromote, want))
+			if f := r.host.Facts(); f.Agent.Process || member && (!f.Server.Process || f.Files.Role != fleet.RoleServer) {
+				t.Errorf("role %q, server %t, agent %t", f.Files.Role, f.Server.Process, f.Agent.Process)
+			}
+		})
+	}
+}
+
 func TestAPromotionThatARebootInterruptedFails(t *testing.T) { // design §4.1: agent again
 	r := newRig(t, "d")
 	r.neverWAL = true
