@@ -141,6 +141,16 @@ func TestEtcdVersionsThatCanCrashAreNotSafe(t *testing.T) {
 
 // Safety rule 2: for OUT's restart the newcomer counts as up only when its etcd
 // has just answered.
+func TestNoRemovalIsAskedForWhileTheSwapIsFrozen(t *testing.T) {
+	if rs := MayRemove(steppedDown().Observation, policy(), "n1"); len(rs) > 0 {
+		t.Fatalf("a removal that may be done is refused: %+v", rs)
+	}
+	rs := MayRemove(voter3Replaced(steppedDown()).Observation, policy(), "n1")
+	if len(rs) == 0 || rs[0].Code != CodeStayingChanged {
+		t.Errorf("a staying voter is another member now: %+v", rs)
+	}
+}
+
 func TestTheRestartOfOutNeedsTheNewcomersAnswer(t *testing.T) {
 	g := settledIn().taint(1)
 	if d := Next(g.Observation, policy()); d.Row != "StepDownOrdered" {

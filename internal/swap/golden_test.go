@@ -154,6 +154,7 @@ func cases() []decision {
 		{name: "a voter that fails to take the snapshot abandons the swap", row: "SnapshotFailed", given: cordoned().reported(2, fleet.StepSnapshot, fleet.PhaseFailed, func(r *status.Report) { r.Message = "no space left" }).with(func(g *given) { g.host(2).Node.Annotations[keys.SnapshotRequest()] = string(swID) })},
 		{name: "a snapshot that is not ready in time abandons the swap", row: "SnapshotTimeout", given: cordoned().steps(map[State]time.Duration{TakeSnapshot: 3 * time.Minute})},
 		{name: "a staying voter is asked for the snapshot even when the outgoing sorts first", row: "SnapshotAsked", given: cordoned()},
+		{name: "a snapshot that no voter can take names the lists that are missing", row: "SnapshotWait", given: cordoned().with(func(g *given) { g.host(2).Fresh, g.host(3).Fresh = false, false })},
 		{name: "the snapshot is waited for", row: "SnapshotWait", given: cordoned().with(func(g *given) { g.host(2).Node.Annotations[keys.SnapshotRequest()] = string(swID) })},
 		{name: "a snapshot of another swap does not count", row: "SnapshotAsked", given: cordoned().with(func(g *given) {
 			g.Snapshots = []Snapshot{{Name: "fleet-role-20260101T000000Z-n1-n4-n2-1", Node: "n2", Ready: true}}
@@ -267,6 +268,7 @@ func cases() []decision {
 		{name: "a step-down that failed with etcd still serving takes the newcomer back", row: "StepDownFailed", given: steppingDown().reported(1, fleet.StepStepDown, fleet.PhaseFailed)},
 		{name: "a step-down that failed with etcd down goes on to the removal", row: "RemovalAsked", given: steppingDown().reported(1, fleet.StepStepDown, fleet.PhaseFailed).leader(2).with(func(g *given) { g.host(1).Report.Etcd.Linearizable = false })},
 		{name: "the removal waits for the step-down report", row: "StepDownWait", given: steppingDown()},
+		{name: "a step-down that waits for the list of a staying voter names it", row: "StepDownWait", given: steppingDown().with(func(g *given) { g.host(2).Fresh = false })},
 		{name: "a NotReady outgoing voter whose daemon speaks is waited for", row: "StepDownWait", given: steppingDown().with(func(g *given) { g.host(1).Node.Ready = false })},
 		{name: "an outgoing host whose report cannot be used is not taken for dead", row: "StepDownWait", given: steppingDown().with(func(g *given) {
 			h := g.host(1)
@@ -309,6 +311,10 @@ func cases() []decision {
 		})},
 		{name: "a request that k3s ignores for its equal name is withdrawn", row: "RemovalStuck", given: removing().with(func(g *given) {
 			g.host(1).Node.Annotations[fleet.AnnotationEtcdRemovedName] = member(1, false).Name
+		})},
+		{name: "a removal that k3s has not carried out is withdrawn once a voter has fallen", row: "RemovalHeldWithdrawn", given: removing().with(func(g *given) {
+			g.Status.Swap.Step, g.Status.Swap.StepSince = string(Remove), g.Now.Add(-11*time.Second)
+			g.host(2).Fresh = false
 		})},
 		{name: "a rejected removal is retried only while the others are healthy", row: "RemovalRetryHeld", given: removing().with(func(g *given) { g.host(2).Node.Ready = false })},
 		{name: "the removal is waited for", row: "RemovalWait", given: removing()},
@@ -364,6 +370,9 @@ func cases() []decision {
 			g.host(4).Node.Annotations[fleet.AnnotationEtcdRemove] = "true"
 		})},
 		{name: "a rollback that comes too late goes forward", row: "TooLateToRollBack", given: removed().order(4, fleet.StepRollback).reported(4, fleet.StepRollback, fleet.PhaseRunning)},
+		{name: "a rollback whose outgoing voter somebody removed before it stepped down goes forward", row: "TooLateToRollBack", given: removed().order(4, fleet.StepRollback).reported(4, fleet.StepRollback, fleet.PhaseRunning).with(func(g *given) {
+			delete(g.host(1).Node.Annotations, keys.Step())
+		})},
 		{name: "a request to remove the outgoing voter is withdrawn in a rollback", row: "OutRemovalWithdrawn", given: removing().order(4, fleet.StepRollback)},
 		{name: "a rollback waits for the member lists", row: "RollbackBlind", given: takenBack().with(func(g *given) { g.host(2).Fresh = false })},
 		{name: "what keeps the candidate from its rollback is named", row: "RollbackStopWait", given: takenBack().reported(4, fleet.StepRollback, "", func(r *status.Report) {
@@ -443,6 +452,13 @@ func cases() []decision {
 		{name: "a member nobody knows freezes the swap", row: "Frozen", given: steppedDown().lists(append(four(), status.Member{ID: 0xff, Name: "laptop-00000001", PeerURLs: []string{"https://10.0.0.9:2380"}}), 1, 2, 3, 4)},
 		{name: "a staying voter that was removed and gives no list any more freezes the swap", row: "Frozen", given: steppedDown().lists([]status.Member{member(1, false), member(2, false), member(4, false)}, 1, 2, 4).leader(2).with(func(g *given) { g.host(3).Report.Etcd = nil })},
 		{name: "a staying voter that was replaced freezes the swap", row: "Frozen", given: steppedDown().lists([]status.Member{member(1, false), member(2, false), {ID: 0xb3, Name: "n3-0000beef", PeerURLs: []string{"https://10.0.0.3:2380"}}, member(4, false)}, 1, 2, 3, 4).leader(2)},
+		{name: "a request to remove the outgoing voter does not stand through a freeze", row: "FrozenWithdrawn", given: voter3Replaced(removing())},
+		{name: "a request to remove the candidate does not stand through a freeze", row: "FrozenWithdrawn", given: voter3Replaced(named(stoppedMember(false))).with(func(g *given) {
+			g.host(4).Node.Annotations[fleet.AnnotationEtcdRemove] = "true"
+		})},
+		{name: "a request that is not of the swap is left alone in a freeze", row: "Frozen", given: voter3Replaced(steppedDown()).with(func(g *given) {
+			g.host(4).Node.Annotations[fleet.AnnotationEtcdRemove] = "true"
+		})},
 		{name: "another cluster id freezes the swap", row: "Frozen", given: steppedDown().with(func(g *given) {
 			for i := range g.Hosts {
 				if e := g.Hosts[i].Report.Etcd; e != nil {
@@ -465,6 +481,11 @@ func cases() []decision {
 		{name: "a record that is not JSON holds everything", row: "Contradiction", given: begun().with(func(g *given) { g.host(1).Node.Annotations[keys.Record()] = "{" })},
 		{name: "a Lease for a swap that nobody recorded holds everything", row: "Contradiction", given: calm().leased().with(func(g *given) { delete(g.Lease.Annotations, fleet.LeaseRecord) })},
 	}
+}
+
+// voter3Replaced: somebody took n3 out of etcd and it joined again, as another member.
+func voter3Replaced(g *given) *given {
+	return g.lists([]status.Member{member(1, false), member(2, false), {ID: 0xb3, Name: "n3-0000beef", PeerURLs: []string{"https://10.0.0.3:2380"}}, member(4, false)}, 1, 2, 3, 4).leader(2)
 }
 
 // stoppedMember: IN's server is stopped and its member still listed, with

@@ -16,6 +16,8 @@ func MayRemove(o Observation, p Policy, node string) []status.Reason {
 	switch {
 	case v.rec == nil || v.problem != nil:
 		return []status.Reason{reason(CodeOtherSwap, node, "no swap on record")}
+	case v.state == Frozen:
+		return v.frozen()
 	case node == v.rec.Out:
 		return v.removeOutGates()
 	case node == v.rec.In:
@@ -104,6 +106,21 @@ func (v *view) allRecordedServe() bool {
 		}
 	}
 	return v.list.known
+}
+
+// ourRemoval is the host whose removal this swap has asked k3s for: OUT once it was
+// told to step down, IN in a rollback. Any other request is somebody else's.
+func (v *view) ourRemoval() *Host {
+	asked := func(h *Host, s fleet.Step) bool {
+		return v.stepIs(h, s) && h.Node.Annotations[fleet.AnnotationEtcdRemove] == fleet.True
+	}
+	switch {
+	case asked(v.out, fleet.StepStepDown):
+		return v.out
+	case asked(v.in, fleet.StepRollback):
+		return v.in
+	}
+	return nil
 }
 
 // mismatch is what on a Node keeps k3s from finding the member it is asked to

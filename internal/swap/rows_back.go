@@ -92,11 +92,10 @@ func rollbackRows() []Row {
 	}
 }
 
-// tooLate: OUT, stepped down, is no member any more and IN votes: to take IN back as
-// well would cost a second vote.
-func (v *view) tooLate() bool {
-	return v.departed() && v.stepIs(v.out, fleet.StepStepDown) && v.inVotes()
-}
+// tooLate: OUT is no member any more and IN votes: to take IN back as well would cost
+// a second vote. Whether OUT had stepped down does not matter: nobody who was removed
+// comes back, whoever did it.
+func (v *view) tooLate() bool { return v.departed() && v.inVotes() }
 
 // inRemovalStuck is removalStuck for IN.
 func (v *view) inRemovalStuck() bool {

@@ -405,6 +405,17 @@ func heldRows() []Row {
 				return Action{Kind: TakeLease, Swap: rec.ID, Record: &rec}
 			},
 			say: say("the Lease of a controller that is gone is taken over")},
+		{From: Frozen, If: "a removal that the swap asked for stands", Do: WithdrawRemoval, Code: "FrozenWithdrawn",
+			// It was asked for among other members: k3s would carry it out whenever it
+			// comes to it, long after the swap was frozen.
+			when: func(v *view) bool { return v.ourRemoval() != nil },
+			act: func(v *view) Action {
+				return Action{Kind: WithdrawRemoval, Node: v.ourRemoval().Name, Swap: v.rec.ID}
+			},
+			waits: func(v *view) []status.Reason { return v.frozen() },
+			say: func(v *view) string {
+				return "the membership changed in a way that is not the swap's; the request to remove " + v.ourRemoval().Name + " is withdrawn"
+			}},
 		{From: Frozen, Code: "Frozen",
 			waits: func(v *view) []status.Reason { return v.frozen() },
 			say:   say("the membership changed in a way that is not the swap's; it is held until a person has looked")},

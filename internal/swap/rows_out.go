@@ -2,6 +2,7 @@ package swap
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/status"
@@ -130,7 +131,8 @@ func stepDownRows() []Row {
 			when: func(v *view) bool { return !v.steppedDown() },
 			say:  func(v *view) string { return v.rec.Out + " is stepping down" },
 			waits: func(v *view) []status.Reason {
-				return append(v.hostReason(v.out, fleet.StepStepDown), v.silence(v.out)...)
+				rs := append(slices.Clone(v.list.problems), v.hostReason(v.out, fleet.StepStepDown)...)
+				return append(rs, v.silence(v.out)...)
 			}},
 		{From: StepDown, If: "a gate of the removal is shut", Code: "RemovalHeld",
 			when:  func(v *view) bool { return len(v.removeOutGates()) > 0 },
@@ -151,11 +153,11 @@ func stepDownRows() []Row {
 			say: func(v *view) string {
 				return v.rec.Out + "'s Node is given the name and address that the voters list, so that k3s finds the member"
 			}},
-		{From: StepDown, If: "k3s dropped a request before", Do: RequestRemoval, To: Remove, Code: "RemovalAskedAgain",
+		{From: StepDown, If: "a request was dropped or withdrawn before", Do: RequestRemoval, To: Remove, Code: "RemovalAskedAgain",
 			when: func(v *view) bool { return v.reached(Remove) },
 			act:  on(RequestRemoval, outNode),
 			say: func(v *view) string {
-				return "k3s dropped the request and " + v.rec.Out + " is still a member; it is asked again"
+				return "the request is gone and " + v.rec.Out + " is still a member; k3s is asked again"
 			}},
 		{From: StepDown, Do: RequestRemoval, To: Remove, Code: "RemovalAsked",
 			act: on(RequestRemoval, outNode),
@@ -211,6 +213,16 @@ func removeRows() []Row {
 			act:  on(WithdrawRemoval, outNode),
 			say: func(v *view) string {
 				return v.rec.Out + "'s Node does not name its member; the request is withdrawn and put right"
+			}},
+		{From: Remove, If: "a gate has shut since and k3s has had its time", Do: WithdrawRemoval, To: StepDown, Code: "RemovalHeldWithdrawn",
+			// k3s carries the request out whenever it comes to it, whoever has fallen by
+			// then. Not at once: a request that k3s is just doing is left to it, and a list
+			// that is late for a moment is not worth two writes.
+			when:  func(v *view) bool { return v.heldIn(Remove, v.p.JustNow) && len(v.removeOutGates()) > 0 },
+			act:   on(WithdrawRemoval, outNode),
+			waits: func(v *view) []status.Reason { return v.removeOutGates() },
+			say: func(v *view) string {
+				return "k3s has not removed " + v.rec.Out + " and not every voter is well any more; the request is withdrawn until they are"
 			}},
 		{From: Remove, If: "a remaining voter is not healthy", Code: "RemovalRetryHeld",
 			when:  func(v *view) bool { return len(v.removeOutGates()) > 0 },
@@ -271,7 +283,8 @@ func finishRows() []Row {
 			}},
 		{From: Finish, To: Finish, Code: "FinishWait",
 			waits: func(v *view) []status.Reason {
-				return append(v.hostReason(v.out, fleet.StepFinishDemote), v.silence(v.out)...)
+				rs := append(slices.Clone(v.list.problems), v.hostReason(v.out, fleet.StepFinishDemote)...)
+				return append(rs, v.silence(v.out)...)
 			},
 			say: func(v *view) string { return v.rec.Out + " becomes an agent" }},
 	}

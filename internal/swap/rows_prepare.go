@@ -105,6 +105,12 @@ func snapshotRows() []Row {
 			act:  on(RequestSnapshot, func(v *view) string { return v.snapshotVoter() }),
 			say:  func(v *view) string { return v.snapshotVoter() + " is asked for an etcd snapshot" }},
 		{From: TakeSnapshot, To: Recheck, Code: "SnapshotWait",
+			waits: func(v *view) []status.Reason {
+				if v.snapshotHost() != "" {
+					return nil
+				}
+				return v.list.problems
+			},
 			say: func(v *view) string {
 				if h := v.snapshotHost(); h != "" {
 					return "the etcd snapshot on " + h + " is waited for"
