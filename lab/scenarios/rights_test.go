@@ -59,6 +59,7 @@ var refused = []string{
 }
 
 func Test_rights(t *testing.T) {
+	long(t)
 	s := measured(t)
 	for account, g := range grants {
 		t.Run(account, func(t *testing.T) {
