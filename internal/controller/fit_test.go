@@ -14,8 +14,8 @@ import (
 	"github.com/exadev/regrade/internal/swap"
 )
 
-// 64 hosts whose standbys do not reach the voters: the status is one that the
-// controller itself cannot read in its next pass.
+// Safety rule 25: 64 hosts whose standbys do not reach the voters have more to say
+// than one document holds. What is left is one that the next pass can read.
 func TestTheStatusOf64HostsInAFaultCanBeRead(t *testing.T) {
 	for _, nv := range []int{3, 5, 7} {
 		f := fitnesstest.New(nv, 64-nv)
