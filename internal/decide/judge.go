@@ -40,7 +40,7 @@ func (r Rules) Judge(o swap.Observation, probes []fitness.Host, p swap.Policy) J
 		hosts = append(hosts, f)
 	}
 	d.Verdicts = fitness.Judge(hosts, r.Fitness)
-	d.Held = ProbeGates(hosts, r.Fitness.Period)
+	d.Held = append(d.Held, ProbeGates(hosts, r.Fitness.Period)...)
 	return Judgement{Verdicts: d.Verdicts, Decision: Decide(d, r.Decide)}
 }
 

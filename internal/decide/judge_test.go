@@ -42,11 +42,13 @@ func TestVerdictsOutlastTheMemberLists(t *testing.T) {
 	if !named || !slices.ContainsFunc(j.Decision.Reasons, func(r status.Reason) bool { return r.Code == swap.CodeNoLists }) {
 		t.Errorf("the missing list is not named: %s", told(j.Decision))
 	}
-	// A condition alone proves nothing.
+	// A condition alone proves nothing, and the list that is missing is named even
+	// where no pair is judged.
 	for i := range 7 {
 		delete(o.Hosts[i].Node.Labels, fleet.LabelEtcd)
 	}
-	if j := rules.Judge(o, hosts, sp); j.Decision.Pair != nil || j.Decision.Sentence != "who votes is not known: nothing is swapped" {
-		t.Error(told(j.Decision))
+	j = rules.Judge(o, hosts, sp)
+	if d := j.Decision; d.Pair != nil || d.Sentence != "who votes is not known: nothing is swapped" || !slices.ContainsFunc(d.Reasons, func(r status.Reason) bool { return r.Node == "n3" }) {
+		t.Error(told(d))
 	}
 }
