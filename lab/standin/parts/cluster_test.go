@@ -256,7 +256,9 @@ func TestAKubeletRegistersRunsPodsAndComesBack(t *testing.T) {
 	if node.Labels["example.com/lab"] != "yes" || node.Spec.ProviderID != "k3s://one" {
 		t.Errorf("labels %v, provider id %q", node.Labels, node.Spec.ProviderID)
 	}
-	wait, cancelWait := context.WithTimeout(t.Context(), 10*time.Second)
+	// A kubelet whose first look at its Lease comes before its Node is registered writes none then, and looks again
+	// after a quarter of the Lease's duration, up to 10.4 s later.
+	wait, cancelWait := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancelWait()
 	retry(t, wait, "Lease of the Node", func() error {
 		_, err := c.client.CoordinationV1().Leases("kube-node-lease").Get(wait, "one", metav1.GetOptions{})
