@@ -154,6 +154,11 @@ func (e *Executor) patch(n observe.Node, a swap.Action) (NodePatch, error) {
 		return NodePatch{Annotations: map[string]*string{fleet.AnnotationEtcdRemove: nil}}, nil
 	case swap.ClearRemovedName:
 		return NodePatch{Annotations: map[string]*string{fleet.AnnotationEtcdRemovedName: nil}}, nil
+	case swap.HandOver:
+		if a.LeadTo == "" {
+			return NodePatch{}, fmt.Errorf("no voter that shall lead")
+		}
+		return NodePatch{Annotations: map[string]*string{k.LeadTo(): &a.LeadTo}}, nil
 	case swap.Order:
 		return e.order(a)
 	case swap.TaintNode:

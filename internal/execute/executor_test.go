@@ -216,6 +216,12 @@ func TestEachKindHasOneEffect(t *testing.T) {
 			before: server, a: swap.Action{Kind: swap.ClearRemovedName, Node: "out"}, node: "out",
 			check: func(n observe.Node) error { return gone(n, fleet.AnnotationEtcdRemovedName) },
 		},
+		"hand-over names who shall lead and nothing else": { // safety rule 8
+			a: swap.Action{Kind: swap.HandOver, Node: "out", LeadTo: "stays"}, node: "out",
+			check: func(n observe.Node) error {
+				return errors.Join(gone(n, keys.Step()), want(n.Annotations, map[string]string{keys.LeadTo(): "stays"}))
+			},
+		},
 		"order promote": { // R-E2-17
 			before: func(s *clustertest.State) { s.Nodes["in"] = marked(map[string]string{keys.LeadTo(): "old"}) },
 			a:      swap.Action{Kind: swap.Order, Node: "in", Step: fleet.StepPromote, JoinNode: "stays"}, node: "in",
@@ -350,6 +356,7 @@ func want(have, want map[string]string) error {
 func TestNoNodeIsWrittenUnlessItIsOurs(t *testing.T) {
 	actions := []swap.Action{
 		{Kind: swap.Cordon, Node: "out"}, {Kind: swap.Drain, Node: "out"}, {Kind: swap.TaintNode, Node: "out"},
+		{Kind: swap.HandOver, Node: "out", LeadTo: "stays"},
 		{Kind: swap.Order, Node: "out", Step: fleet.StepStepDown}, {Kind: swap.RequestRemoval, Node: "out"},
 		{Kind: swap.RepairMember, Node: "out", MemberName: "a", MemberAddress: "b"}, {Kind: swap.MarkMemberGone, Node: "out"},
 		{Kind: swap.CleanNode, Node: "out"}, {Kind: swap.Uncordon, Node: "out"}, {Kind: swap.WriteRecord, Node: "out", Record: &rec},

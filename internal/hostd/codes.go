@@ -49,6 +49,7 @@ const (
 	CodeNoQuorumWithout = "NoQuorumWithoutMe"
 	CodeEffectFailed    = "EffectFailed"
 	CodeNoServerUp      = "NoServerUp"
+	CodeJoinFalters     = "JoinHostFalters"
 	CodePreflightWait   = "PreflightWait"
 	CodeSnapshotting    = "Snapshotting"
 	CodeHostLocked      = "HostLocked"

@@ -69,8 +69,11 @@ type Daemon struct {
 	beatAt    time.Time
 	beaten    hostapi.Beat
 
-	judgedAt  time.Time
-	preflight *status.Preflight
+	judgedAt   time.Time
+	preflight  *status.Preflight
+	faltering  time.Time
+	handedOver fleet.SwapID
+
 	dialledAt time.Time
 	dials     []status.Dial
 	askedAt   time.Time
@@ -157,6 +160,9 @@ func (d *Daemon) Pass(ctx context.Context) (Wake, error) {
 		return wake, errors.Join(err, problems)
 	}
 	defer end()
+	if decision.Effect.Kind == MoveLeader {
+		d.handedOver = f.order().swap
+	}
 	if err := d.carryOut(ctx, decision.Effect); err != nil {
 		d.last, d.broken, d.brokenWhy = Effect{}, decision.Effect.Kind, err.Error()
 		return Wake{After: Swapping}, errors.Join(fmt.Errorf("%s on %s: %w", decision.Effect.Kind, f.Node, err), problems)

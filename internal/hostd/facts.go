@@ -39,8 +39,15 @@ type Facts struct {
 	// OthersAt is when they were asked, by the clock of Now.
 	OthersAt time.Time `json:"-"`
 
+	// HandedOver is the swap for which this process has asked its etcd to hand over
+	// leadership; nothing that a restart may not lose.
+	HandedOver fleet.SwapID `json:"handed_over,omitempty"`
+
 	// Preflight was judged in this pass or within the last period; nil on a server.
 	Preflight *status.Preflight `json:"preflight,omitempty"`
+	// FalteringSince is since when nothing but a faltering join host has spoken
+	// against this host, by the clock of Now; zero when that is not so.
+	FalteringSince time.Time `json:"faltering_since,omitzero"`
 	// Standbys are a voter's dials of the last period.
 	Standbys []status.Dial `json:"standbys,omitempty"`
 

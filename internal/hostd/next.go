@@ -47,6 +47,8 @@ func ordered(f Facts, o order) Decision {
 		return Decision{Code: o.problem.Code, Sentence: o.problem.Sentence}
 	case f.Journal.Is(o.swap, fleet.StepStepDown) && o.step == fleet.StepStepDown && f.Journal.Phase == fleet.PhaseDone:
 		return follow(f, o)
+	case o.step == "":
+		return lead(f, o)
 	case !f.due(o):
 		return Decision{}
 	}

@@ -42,7 +42,7 @@ func (d *Daemon) look(ctx context.Context) (Facts, error) {
 	if err != nil {
 		return Facts{}, fmt.Errorf("observe host %s: %w", d.s.Node, err)
 	}
-	f := Facts{Now: d.s.Now(), Node: d.s.Node, Host: host, Policy: d.s.Policy, Command: d.s.Command}
+	f := Facts{Now: d.s.Now(), Node: d.s.Node, Host: host, Policy: d.s.Policy, Command: d.s.Command, HandedOver: d.handedOver}
 	if f.Journal, err = ParseJournal(host.Journal); err != nil {
 		f.JournalProblem = err.Error()
 	}
@@ -113,7 +113,7 @@ func askURLs(f Facts) []string {
 func (d *Daemon) judge(ctx context.Context, f *Facts) {
 	h := f.Host
 	if h.Files.WAL || h.Server.Process || h.Files.Role == fleet.RoleServer || h.Files.JoiningNow() {
-		d.preflight, d.judgedAt = nil, time.Time{}
+		d.preflight, d.judgedAt, d.faltering = nil, time.Time{}, time.Time{}
 		return
 	}
 	o := f.order()
@@ -124,7 +124,7 @@ func (d *Daemon) judge(ctx context.Context, f *Facts) {
 		every *= 4
 	}
 	if !now && !d.due(&d.judgedAt, f.Now, every) {
-		f.Preflight = d.preflight
+		f.Preflight, f.FalteringSince = d.preflight, d.faltering
 		return
 	}
 	d.judgedAt = f.Now
@@ -134,6 +134,13 @@ func (d *Daemon) judge(ctx context.Context, f *Facts) {
 	p.Problems = append(append(p.Problems, conditionProblems(*f)...), joinProblems(*f)...)
 	p.OK = len(p.Problems) == 0
 	d.preflight, f.Preflight = &p, &p
+	switch {
+	case !falters(p):
+		d.faltering = time.Time{}
+	case d.faltering.IsZero():
+		d.faltering = f.Now
+	}
+	f.FalteringSince = d.faltering
 }
 
 // dial proves the way to each standby's peer port, which its daemon holds

@@ -54,6 +54,7 @@ type rig struct {
 	etcdDown bool             // the server runs, its etcd does not answer
 	silent   []fleet.MemberID // other voters that do not answer
 	stuck    bool             // leadership does not move
+	moves    int              // how often it was asked to
 	neverWAL bool
 	slow     time.Duration // the own etcd answers after this long
 	pre      []status.Problem
@@ -283,6 +284,7 @@ func (e etcd) Answering(_ context.Context, _, _ fleet.MemberID, members []status
 }
 
 func (e etcd) MoveLeader(_ context.Context, to fleet.MemberID) error {
+	e.r.moves++
 	if !e.r.stuck {
 		e.r.leader = to
 	}
@@ -293,7 +295,9 @@ func (e etcd) MoveLeader(_ context.Context, to fleet.MemberID) error {
 func (r *rig) order(step fleet.Step) {
 	r.self.Labels[keys().DesiredRole()] = string(step.DesiredRole())
 	r.self.Annotations[keys().Swap()] = string(id)
-	r.self.Annotations[keys().Step()] = string(step)
+	if step != "" {
+		r.self.Annotations[keys().Step()] = string(step)
+	}
 	r.self.Annotations[keys().JoinNode()] = "b"
 	r.self.Annotations[keys().LeadTo()] = "b"
 	r.self.Annotations[keys().Record()] = status.Record{

@@ -196,6 +196,25 @@ func handOver(f Facts, o order) Decision {
 	return effect(Effect{Kind: MoveLeader, Member: to})
 }
 
+// lead hands leadership over at the beginning of a swap that will take the own
+// vote: the swap's writes go through the leader, and the host that goes out is
+// often the slow one. It is tried once for a swap, for with a target that cannot be
+// reached nothing is written for an election timeout each time; the step-down sees
+// to what is left (safety rule 8).
+func lead(f Facts, o order) Decision {
+	if o.leadTo == "" || o.out() != f.Node || f.HandedOver == o.swap || f.Command != nil || !f.Etcd.Voter() || !f.leads() {
+		return Decision{}
+	}
+	if _, ok := f.held(o); !ok {
+		return Decision{}
+	}
+	to, p := leadTarget(f, o)
+	if p.is() {
+		return Decision{}
+	}
+	return effect(Effect{Kind: MoveLeader, Member: to})
+}
+
 // follow hands leadership over once more when it has come back to a member that
 // is stepped down: another voter fell meanwhile, and this one was elected. Its
 // removal waits for that, and nobody else would see to it (safety rule 8).

@@ -36,6 +36,7 @@ func (d *Daemon) ready(ctx context.Context, f Facts, e Effect) (_ context.Contex
 		return ctx, nil, Wake{After: Swapping}, err
 	}
 	again.Nodes, again.Answer, again.Preflight, again.Standbys = f.Nodes, f.Answer, f.Preflight, f.Standbys
+	again.FalteringSince = f.FalteringSince
 	if !reflect.DeepEqual(Next(again).Effect, e) {
 		return ctx, nil, Wake{After: Quick}, nil // the next pass says why
 	}

@@ -22,6 +22,7 @@ import (
 // answers TLS and /ping, and a removed one may answer from its cache (safety
 // rule 23). With one server nothing is asked first. When all of them took too long
 // to say so, the next one asked is given the whole time of a request: a slow API is an API.
+// One that is slow is left for a quicker one (slow.go).
 type Transport struct {
 	servers []*url.URL
 
@@ -29,13 +30,14 @@ type Transport struct {
 	current int
 	proven  bool // the current server answered since it was last doubted
 	patient bool // none answered /readyz in time when all were asked
+	pace    pace
 
 	date     atomic.Int64 // unix seconds, zero before the first answer
 	requests atomic.Int64
 }
 
 func newTransport(servers []string) (*Transport, error) {
-	t := &Transport{}
+	t := &Transport{pace: pace{limit: slowAnswer, every: compareEvery}}
 	for _, s := range servers {
 		u, err := url.Parse(s)
 		if err == nil && u.Scheme == "" {
@@ -92,9 +94,11 @@ func (r *route) RoundTrip(req *http.Request) (*http.Response, error) {
 			break
 		}
 		probe := time.Since(before)
+		sent := time.Now()
 		var resp *http.Response
 		resp, err = r.send(req, i)
 		if err == nil {
+			r.took(req, i, time.Since(sent))
 			if resp.StatusCode >= http.StatusInternalServerError {
 				r.t.doubt(i) // it has lost its etcd, perhaps; the next request asks first
 			}

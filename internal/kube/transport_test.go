@@ -33,6 +33,7 @@ type api struct {
 	requests atomic.Int64
 	ready    atomic.Bool
 	status   atomic.Int64 // 0: as it should
+	delay    atomic.Int64 // of each answer, in ns
 	paths    chan string
 }
 
@@ -67,6 +68,7 @@ func newAPI(t *testing.T, nodes int) *api {
 	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.requests.Add(1)
 		a.paths <- r.Method + " " + r.URL.Path
+		time.Sleep(time.Duration(a.delay.Load()))
 		w.Header().Set("Date", date)
 		w.Header().Set("Content-Type", "application/json")
 		if r.URL.Path == "/readyz" {

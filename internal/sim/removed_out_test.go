@@ -35,17 +35,17 @@ func TestTheOutgoingMemberIsRemovedByAThirdPartyDuringARollback(t *testing.T) {
 		{"as the rollback of a candidate that was added begins", []fault{fallen, removed(swap.Rollback, 0)}, "RestoreWait with 2 voters"},
 		{"while the candidate's removal is waited for", []fault{fallen, removed(swap.Rollback, 12)}, "RestoreWait with 2 voters"},
 		{"as the rollback of a newcomer that votes begins, nothing stepped down", []fault{failing(swap.DrainOut, 0), removed(swap.Rollback, 0)}, "RestoreWait with 2 voters"},
-		{"as the rollback begins, the outgoing voter stepped down", []fault{failing(swap.StepDown, 8), removed(swap.Rollback, 0)}, "RestoreWait with 2 voters"},
-		{"in the middle of it, the outgoing voter stepped down", []fault{failing(swap.StepDown, 8), removed(swap.Rollback, 6)}, "RestoreWait with 2 voters"},
+		{"as the rollback begins, the outgoing voter stepped down", []fault{failing(swap.StepDown, 5), removed(swap.Rollback, 0)}, "RestoreWait with 2 voters"},
+		{"in the middle of it, the outgoing voter stepped down", []fault{failing(swap.StepDown, 5), removed(swap.Rollback, 6)}, "RestoreWait with 2 voters"},
 		{"once the candidate is gone", []fault{fallen, removed(swap.Restore, 0)}, "VotersEven with 2 voters"},
-		{"once the candidate is gone, the outgoing voter on its way up", []fault{failing(swap.StepDown, 8), removed(swap.Restore, 4)}, "RestoreWait with 2 voters"},
-		{"by a request that k3s takes up before it is withdrawn", []fault{failing(swap.StepDown, 8), asked(swap.Rollback, 0)}, "NothingToDo with 3 voters"},
-		{"by a request once the candidate is gone", []fault{failing(swap.StepDown, 8), asked(swap.Restore, 0)}, "RestoreWait with 2 voters"},
+		{"once the candidate is gone, the outgoing voter on its way up", []fault{failing(swap.StepDown, 5), removed(swap.Restore, 4)}, "RestoreWait with 2 voters"},
+		{"by a request that k3s takes up before it is withdrawn", []fault{failing(swap.StepDown, 5), asked(swap.Rollback, 0)}, "NothingToDo with 3 voters"},
+		{"by a request once the candidate is gone", []fault{failing(swap.StepDown, 5), asked(swap.Restore, 0)}, "RestoreWait with 2 voters"},
 		{"while k3s is slow to take the newcomer back", []fault{
-			failing(swap.StepDown, 8), {At: swap.Rollback, Kind: "member controller backs off", For: 400 * time.Second}, removed(swap.Rollback, 3), {Kind: "quiet", For: time.Minute},
+			failing(swap.StepDown, 5), {At: swap.Rollback, Kind: "member controller backs off", For: 400 * time.Second}, removed(swap.Rollback, 3), {Kind: "quiet", For: time.Minute},
 		}, "NothingToDo with 3 voters"},
 		{"just before k3s would take the newcomer back", []fault{
-			failing(swap.StepDown, 8), {At: swap.Rollback, Kind: "member controller backs off", For: 4500 * time.Millisecond}, removed(swap.Rollback, 3), {Kind: "quiet", For: time.Minute},
+			failing(swap.StepDown, 5), {At: swap.Rollback, Kind: "member controller backs off", For: 4500 * time.Millisecond}, removed(swap.Rollback, 3), {Kind: "quiet", For: time.Minute},
 		}, "NothingToDo with 3 voters"},
 		{"of a newcomer that was away, has stopped its server and is needed again", []fault{
 			{At: swap.Settle, Kind: "peer port blocked", Host: "s1", For: 95 * time.Second}, removed(swap.Rollback, 2), {Kind: "quiet", For: 3 * time.Minute},
@@ -54,7 +54,7 @@ func TestTheOutgoingMemberIsRemovedByAThirdPartyDuringARollback(t *testing.T) {
 		{"of a newcomer that is dead and is removed in the same moment", []fault{
 			{At: swap.Settle, Kind: "network lost", Host: "s1", For: 95 * time.Second}, removed(swap.Rollback, 2), {Kind: "quiet", For: 3 * time.Minute},
 		}, "RestoreWait with 2 voters"},
-		{"and its host is rebooted", []fault{failing(swap.StepDown, 8), removed(swap.Restore, 2), {Kind: "reboot", Host: "v1", After: 20}}, "RestoreWait with 2 voters"},
+		{"and its host is rebooted", []fault{failing(swap.StepDown, 5), removed(swap.Restore, 2), {Kind: "reboot", Host: "v1", After: 20}}, "RestoreWait with 2 voters"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

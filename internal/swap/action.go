@@ -34,6 +34,8 @@ const (
 	WithdrawRemoval Kind = "withdraw-removal"
 	// ClearRemovedName deletes removed-node-name from Node (safety rule 5).
 	ClearRemovedName Kind = "clear-removed-name"
+	// HandOver writes role-lead-to alone on Node, a voter that leads etcd (safety rule 8).
+	HandOver Kind = "hand-over"
 	// Order writes desired-role and role-step, and what goes with the step, in one patch.
 	Order Kind = "order"
 	// TaintNode adds the step-4 taint (design §3).
@@ -74,7 +76,7 @@ type Action struct {
 	Swap   fleet.SwapID   `json:"swap,omitempty"`
 	Record *status.Record `json:"record,omitempty"`
 
-	// For Order.
+	// For Order; LeadTo for HandOver as well.
 	Step     fleet.Step  `json:"step,omitempty"`
 	JoinNode string      `json:"join_node,omitempty"`
 	LeadTo   string      `json:"lead_to,omitempty"`

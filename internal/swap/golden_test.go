@@ -132,8 +132,10 @@ func cases() []decision {
 		{name: "a stranger's order on the candidate opens no gate", row: "RunnerWait", given: cordoned().order(4, fleet.StepStepUp).with(func(g *given) { g.host(4).Pods = []Pod{pod("job-1", runner)} })},
 		{name: "a lost promotion order of a member is given again", row: "PromoteLost", given: learnerIn().with(func(g *given) { delete(g.host(4).Node.Annotations, keys.Step()) })},
 		{name: "a stale remove on the candidate is deleted before any promotion", row: "StaleRemoval", given: begun().with(func(g *given) { g.host(4).Node.Annotations[fleet.AnnotationEtcdRemove] = "true" })},
-		{name: "the candidate is cordoned", row: "CordonIn", given: begun()},
-		{name: "the outgoing voter is cordoned", row: "CordonOut", given: begun().cordon(4)},
+		{name: "an outgoing voter that leads etcd is told who shall", row: "LeadElsewhere", given: begun()},
+		{name: "one that was told so is not waited for", row: "CordonIn", given: begun().with(func(g *given) { g.host(1).Node.Annotations[keys.LeadTo()] = "n2" })},
+		{name: "the candidate is cordoned", row: "CordonIn", given: begun().leader(2)},
+		{name: "the outgoing voter is cordoned", row: "CordonOut", given: begun().leader(2).cordon(4)},
 
 		// Wait.
 		{name: "past the runner wait the swap is abandoned", row: CodeRunnerWaitOver, given: cordoned().steps(hour(Wait)).with(func(g *given) { g.host(4).Pods = []Pod{pod("job-1", runner)} })},

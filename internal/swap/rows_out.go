@@ -84,6 +84,11 @@ func (v *view) stepDown() Action {
 	return Action{Kind: Order, Node: v.rec.Out, Swap: v.rec.ID, Step: fleet.StepStepDown, LeadTo: v.leadTo(), Level: fleet.LevelEtcdOnly}
 }
 
+// outLeads says whether the lists agree that OUT is etcd's leader.
+func (v *view) outLeads() bool {
+	return v.list.known && slices.ContainsFunc(v.outMembers(), func(m status.Member) bool { return m.ID == v.list.leader })
+}
+
 // leadTo is the staying voter that leads already, else the one that has
 // applied most. The newcomer is never chosen: it is the least proven.
 func (v *view) leadTo() string {

@@ -34,6 +34,19 @@ func prepareRows() []Row {
 			say: func(v *view) string {
 				return "an old request to remove " + v.leftover().Name + " is deleted before it can be carried out on a new member"
 			}},
+		{From: Prepare, If: "OUT leads etcd and was not told who shall", Do: HandOver, Code: "LeadElsewhere",
+			// Before anything else is written: OUT is often the slow one, and while it
+			// leads each write waits for it. Nothing waits for this; OUT looks again
+			// right before it steps down.
+			when: func(v *view) bool {
+				return v.outLeads() && v.out.Node.Annotations[v.p.Keys.LeadTo()] == "" && v.leadTo() != ""
+			},
+			act: func(v *view) Action {
+				return Action{Kind: HandOver, Node: v.rec.Out, Swap: v.rec.ID, LeadTo: v.leadTo()}
+			},
+			say: func(v *view) string {
+				return fmt.Sprintf("%s leads etcd and is told to hand that over to %s", v.rec.Out, v.leadTo())
+			}},
 		{From: Prepare, If: "IN is not cordoned", Do: Cordon, Code: "CordonIn",
 			when: func(v *view) bool { return !v.in.Node.Unschedulable },
 			act:  on(Cordon, inNode),

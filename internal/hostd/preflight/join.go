@@ -55,9 +55,12 @@ func (c *Checker) join(ctx context.Context, l *list, in hostapi.PreflightInput) 
 		return
 	}
 	var problems []string
+	none := CodeJoinUnreachable
 	for _, host := range hosts {
 		p := c.joinHost(ctx, host, token, in)
-		if p.code != CodeJoinUnreachable {
+		if p.code == CodeJoinFalters {
+			none = CodeJoinFalters
+		} else if p.code != CodeJoinUnreachable {
 			if p.code != "" {
 				l.add(p.code, "%s", p.sentence)
 			}
@@ -65,7 +68,7 @@ func (c *Checker) join(ctx context.Context, l *list, in hostapi.PreflightInput) 
 		}
 		problems = append(problems, p.sentence)
 	}
-	l.add(CodeJoinUnreachable, "%s", strings.Join(problems, "; "))
+	l.add(none, "%s", strings.Join(problems, "; "))
 }
 
 type finding struct{ code, sentence string }
@@ -90,10 +93,15 @@ func (c *Checker) joinHost(ctx context.Context, host string, token k3s.Token, in
 	}
 	body, code, err := get(ctx, host+"/db/info", token.Secret.Reveal(), &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12})
 	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return found(CodeJoinFalters, "%s: %v", host, err)
 	case err != nil:
 		return found(CodeJoinUnreachable, "%s: %v", host, err)
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		return found(CodeWrongToken, "%s refuses the server token (status %d): it may be an agent's", host, code)
+	case code >= http.StatusInternalServerError:
+		// It asks its etcd for the members: there is no leader for a moment, or it is slow.
+		return found(CodeJoinFalters, "%s: /db/info says status %d", host, code)
 	case code != http.StatusOK:
 		return found(CodeJoinUnreachable, "%s: /db/info says status %d", host, code)
 	}

@@ -34,6 +34,7 @@ const (
 	CodeWrongToken      = "WrongToken"
 	CodeNoJoinHost      = "NoJoinHost"
 	CodeJoinUnreachable = "JoinHostUnreachable"
+	CodeJoinFalters     = "JoinHostFalters"
 	CodeOtherCA         = "OtherCA"
 	CodeStaleCred       = "StaleCredentials"
 	CodeVersion         = "VersionMismatch"

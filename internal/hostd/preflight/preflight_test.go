@@ -152,7 +152,7 @@ func TestPreflight(t *testing.T) {
 		"a stray sqlite":                  {func(s *standby) { s.plant(fleet.DefaultDataDir+"/server/db/state.db", "x") }, preflight.CodeDatastore},
 		"a full disk":                     {func(s *standby) { s.free = 1 << 20 }, preflight.CodeDisk},
 		"a voter whose port is shut":      {func(s *standby) { s.c.Ports = append(s.c.Ports, shut(s.t)) }, preflight.CodeUnreachable},
-		"a join host without a quorum":    {func(s *standby) { s.voter.status = http.StatusInternalServerError }, preflight.CodeJoinUnreachable},
+		"a join host without a quorum":    {func(s *standby) { s.voter.status = http.StatusInternalServerError }, preflight.CodeJoinFalters},
 		"a join host that talks nonsense": {func(s *standby) { s.voter.members = "[]" }, preflight.CodeJoinUnreachable},
 		"a join host that is down":        {func(s *standby) { s.in.JoinURLs["n1"] = "https://127.0.0.1:" + shut(s.t) }, preflight.CodeJoinUnreachable},
 		"to join itself":                  {func(s *standby) { s.in.Join = "n4" }, preflight.CodeNoJoinHost},
