@@ -6,7 +6,6 @@ package preflight
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -341,4 +340,13 @@ var ownPort = regexp.MustCompile(`(\d{1,3}(\.\d{1,3}){3}|\[[0-9a-fA-F:]+\]):\d+-
 
 // plain is an error without this host's own port, which changes each time: a
 // report is written only when something in it changed (safety rule 29).
-func plain(err error) error { return errors.New(ownPort.ReplaceAllString(err.Error(), "")) }
+func plain(err error) error { return told{err, ownPort.ReplaceAllString(err.Error(), "")} }
+
+// told is an error in other words.
+type told struct {
+	error
+	words string
+}
+
+func (t told) Error() string { return t.words }
+func (t told) Unwrap() error { return t.error }

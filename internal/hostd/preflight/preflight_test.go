@@ -43,6 +43,10 @@ func newVoter(t *testing.T) *voter {
 			http.Error(w, "no", http.StatusForbidden)
 			return
 		}
+		if v.status == 0 {
+			<-r.Context().Done()
+			return
+		}
 		w.WriteHeader(v.status)
 		_, _ = w.Write([]byte(v.members))
 	}))
@@ -147,16 +151,17 @@ func TestPreflight(t *testing.T) {
 			s.plant(fleet.FileServerConf+".d/1.yaml", "with-node-id: true\n")
 			s.c.Allowed = []string{"with-node-id"}
 		}, preflight.CodeNodeID},
-		"another node name":               {func(s *standby) { s.plant(fleet.FileServerConf+".d/1.yaml", "node-name: other\n") }, preflight.CodeNodeName},
-		"a stray datastore":               {func(s *standby) { s.plant(fleet.DefaultDataDir+"/server/db/etcd/name", "x") }, preflight.CodeDatastore},
-		"a stray sqlite":                  {func(s *standby) { s.plant(fleet.DefaultDataDir+"/server/db/state.db", "x") }, preflight.CodeDatastore},
-		"a full disk":                     {func(s *standby) { s.free = 1 << 20 }, preflight.CodeDisk},
-		"a voter whose port is shut":      {func(s *standby) { s.c.Ports = append(s.c.Ports, shut(s.t)) }, preflight.CodeUnreachable},
-		"a join host without a quorum":    {func(s *standby) { s.voter.status = http.StatusInternalServerError }, preflight.CodeJoinFalters},
-		"a join host that talks nonsense": {func(s *standby) { s.voter.members = "[]" }, preflight.CodeJoinUnreachable},
-		"a join host that is down":        {func(s *standby) { s.in.JoinURLs["n1"] = "https://127.0.0.1:" + shut(s.t) }, preflight.CodeJoinUnreachable},
-		"to join itself":                  {func(s *standby) { s.in.Join = "n4" }, preflight.CodeNoJoinHost},
-		"to join a host without a URL":    {func(s *standby) { s.in.Join = "n9" }, preflight.CodeNoJoinHost},
+		"another node name":                           {func(s *standby) { s.plant(fleet.FileServerConf+".d/1.yaml", "node-name: other\n") }, preflight.CodeNodeName},
+		"a stray datastore":                           {func(s *standby) { s.plant(fleet.DefaultDataDir+"/server/db/etcd/name", "x") }, preflight.CodeDatastore},
+		"a stray sqlite":                              {func(s *standby) { s.plant(fleet.DefaultDataDir+"/server/db/state.db", "x") }, preflight.CodeDatastore},
+		"a full disk":                                 {func(s *standby) { s.free = 1 << 20 }, preflight.CodeDisk},
+		"a voter whose port is shut":                  {func(s *standby) { s.c.Ports = append(s.c.Ports, shut(s.t)) }, preflight.CodeUnreachable},
+		"a join host without a quorum":                {func(s *standby) { s.voter.status = http.StatusInternalServerError }, preflight.CodeJoinFalters},
+		"a join host that does not come to an answer": {func(s *standby) { s.voter.status = 0 }, preflight.CodeJoinFalters},
+		"a join host that talks nonsense":             {func(s *standby) { s.voter.members = "[]" }, preflight.CodeJoinUnreachable},
+		"a join host that is down":                    {func(s *standby) { s.in.JoinURLs["n1"] = "https://127.0.0.1:" + shut(s.t) }, preflight.CodeJoinUnreachable},
+		"to join itself":                              {func(s *standby) { s.in.Join = "n4" }, preflight.CodeNoJoinHost},
+		"to join a host without a URL":                {func(s *standby) { s.in.Join = "n9" }, preflight.CodeNoJoinHost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStandby(t)
