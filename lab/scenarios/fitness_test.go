@@ -239,10 +239,7 @@ func Test_slow_disk_named(t *testing.T) {
 // R-185-20: a voter that is paused stops reporting; it would not act, and says that the probe is silent.
 func Test_paused_voter_holds(t *testing.T) {
 	long(t)
-	s := measured(t)
-	s.leadsElsewhere()
-	link, err := fault.Slow(t.Context(), s.Host("n1"), 280*time.Millisecond)
-	s.must(err)
+	s, link := slowN1(t)
 	s.judged("n1 to be unfit", func(st status.Status) (bool, string) {
 		v := verdict(st, "n1")
 		return v.Fitness == fitness.Unfit, said(v)
@@ -269,10 +266,7 @@ func Test_paused_voter_holds(t *testing.T) {
 // holds what would be made. Each is named.
 func Test_reasons_for_no_swap(t *testing.T) {
 	long(t)
-	s := measured(t)
-	s.leadsElsewhere()
-	first, err := fault.Slow(t.Context(), s.Host("n1"), 280*time.Millisecond)
-	s.must(err)
+	s, first := slowN1(t)
 	s.judged("n1 would go", func(st status.Status) (bool, string) {
 		return st.Automatic.Out == "n1" && len(st.Automatic.Reasons) <= 1, proposal(st)
 	})
@@ -310,10 +304,7 @@ func Test_reasons_for_no_swap(t *testing.T) {
 // uevent file of a wireless device, and a meminfo, are bound over the host's for its probe.
 func Test_standbys_that_may_not_come(t *testing.T) {
 	long(t)
-	s := measured(t)
-	s.leadsElsewhere()
-	link, err := fault.Slow(t.Context(), s.Host("n1"), 280*time.Millisecond)
-	s.must(err)
+	s, link := slowN1(t)
 	n4, ctx := s.Host("n4"), t.Context()
 	route, err := n4.Run(ctx, "ip", "-o", "route", "show", "default")
 	s.must(err)
@@ -405,11 +396,16 @@ func Test_auto_swap(t *testing.T) {
 	s.end("n2", "n3", "n4")
 }
 
-// leadsElsewhere hands etcd's leadership to n3. With the slow host in the lead every write takes seconds, which
-// slow_link_named goes through; the others are about what is decided, and need not wait for each answer.
-func (s *scenario) leadsElsewhere() {
-	s.t.Helper()
-	s.must(s.MoveLeader(s.t.Context(), s.Host("n3")))
+// slowN1 is measured with n1 behind a link of 280 ms each way. It does not lead: with the slow host in the lead every
+// write takes seconds, which slow_link_named goes through; the others are about what is decided, and need not wait for
+// each answer.
+func slowN1(t *testing.T) (*scenario, *fault.Link) {
+	t.Helper()
+	s := measured(t)
+	s.must(s.MoveLeader(t.Context(), s.Host("n3")))
+	link, err := fault.Slow(t.Context(), s.Host("n1"), 280*time.Millisecond)
+	s.must(err)
+	return s, link
 }
 
 // must2 wants a command to have ended with exit status 0.
