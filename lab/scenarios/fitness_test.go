@@ -156,6 +156,7 @@ func Test_all_fit(t *testing.T) {
 		}
 	}
 	s.probeFigures()
+	s.writesWithinBudget(time.Minute)
 	s.stood()
 }
 

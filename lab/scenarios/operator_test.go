@@ -129,7 +129,46 @@ func Test_operator_removes_a_voter(t *testing.T) {
 	if st := s.status(); st.Next.State != "frozen" {
 		t.Errorf("the swap is in %s, want frozen: %s", st.Next.State, st.Next.Sentence)
 	}
+	s.endFrozenByHand("n1", "n4")
+	s.must(s.AwaitNodesReady(ctx, 3*time.Minute, everybody...))
+	s.awaitFinished("n3")
+	s.eventually(soon, "the hosts of the swap to be cleaned", func(context.Context) (bool, string) {
+		n1, n4 := s.node("n1"), s.node("n4")
+		return !n1.Spec.Unschedulable && !n4.Spec.Unschedulable, fmt.Sprintf("n1 cordoned %t, n4 cordoned %t", n1.Spec.Unschedulable, n4.Spec.Unschedulable)
+	})
+	for _, name := range []string{"n1", "n4"} {
+		s.checkNoMarks(name)
+		s.checkFull(name)
+	}
+	if st := s.status(); st.Swap != nil || st.Next.Code != "NothingToDo" {
+		t.Errorf("status: swap %+v, next %s: %s", st.Swap, st.Next.Code, st.Next.Sentence)
+	}
+	if list := s.members(); len(list.Voters()) != 3 || s.memberOf(list, "n3") != nil {
+		t.Errorf("the members are %s", list)
+	}
 	s.checkWrites()
+}
+
+// endFrozenByHand does what docs/operations.md says of a frozen swap whose staying voter was removed (steps 1 to 3 and 6),
+// where OUT and IN both serve.
+func (s *scenario) endFrozenByHand(out, in string) {
+	s.t.Helper()
+	ctx := s.t.Context()
+	off := map[string]any{}
+	for _, key := range keys.SwapAnnotations() {
+		off[key] = nil
+	}
+	for _, name := range []string{out, in} {
+		s.patchNode(name, nil, map[string]any{fleet.AnnotationEtcdRemove: nil})
+	}
+	s.must(s.controller.Stop())
+	for _, name := range []string{out, in} {
+		s.patchNode(name, nil, off)
+	}
+	_, err := s.api().CoordinationV1().Leases(fleet.LeaseNamespace).Patch(ctx, fleet.LeaseName, types.MergePatchType,
+		[]byte(`{"spec":{"holderIdentity":null}}`), metav1.PatchOptions{})
+	s.must(err)
+	s.must(s.controller.Start(ctx))
 }
 
 // R-X-08, R-E2-35: the controller loses the API for longer than the Lease lasts,
