@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/kube"
 	"github.com/exadev/regrade/internal/status"
 )
 
@@ -14,6 +15,10 @@ import (
 // show for it, before it counts as dropped: the request goes a moment before
 // the status names the swap.
 const goneFor = 3
+
+// deniedFor is how many looks in a row the API must refuse before nothing is
+// expected of it any more: one that has just started refuses what it will allow.
+const deniedFor = 10
 
 // A controller publishes at least each minute, changed or not.
 const (
@@ -32,11 +37,18 @@ const CodeNoController = "NoController"
 // of this pair is ours, whatever any clock says.
 func (a *asker) follow(ctx context.Context, answer Answer, before fleet.SwapID, started time.Time, timeout time.Duration) error {
 	var step, waits, shown, failing string
-	gone, moved, quiet := 0, time.Now(), false
+	gone, denied, moved, quiet := 0, 0, time.Now(), false
 	for {
 		cm, err := a.cluster.ConfigMap(ctx, fleet.ConfigMapStatus)
 		if ctx.Err() != nil {
 			return a.end(answer, fleet.ExitNotYet, "interrupted; the request stands and the controller goes on")
+		}
+		why, no := kube.Denied(err)
+		if denied++; !no {
+			denied = 0
+		}
+		if denied >= deniedFor {
+			return a.end(answer, fleet.ExitNotYet, "no longer followed: "+why+"; the request stands and the controller goes on")
 		}
 		failing = sayOnce(a.e.Err, failing, err)
 		if err == nil {

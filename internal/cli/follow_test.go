@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/exadev/regrade/internal/cli/env"
 	"github.com/exadev/regrade/internal/controller/clustertest"
 	"github.com/exadev/regrade/internal/fleet"
@@ -72,6 +74,19 @@ func TestAWaitForARequestThatNoControllerTakesUpEnds(t *testing.T) { // safety r
 		})
 		if code, _, errs, _ := waiting(t, 0, c); code != fleet.ExitNotYet || !strings.Contains(errs, "has begun and no controller") {
 			t.Errorf("exit status %d: %s", code, errs)
+		}
+	})
+	t.Run("the credentials are taken away meanwhile", func(t *testing.T) {
+		c := asked(stale)
+		c.Hook = func(call string) error {
+			if strings.HasPrefix(call, "ConfigMap") {
+				return apierrors.NewUnauthorized("expired")
+			}
+			return nil
+		}
+		code, _, errs, took := waiting(t, 0, c)
+		if code != fleet.ExitNotYet || took > time.Minute || !strings.Contains(errs, "does not accept these credentials (401)") {
+			t.Errorf("exit status %d after %s: %s", code, took, errs)
 		}
 	})
 	t.Run("the Lease cannot be read", func(t *testing.T) {
