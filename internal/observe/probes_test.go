@@ -27,18 +27,23 @@ func entry(t *testing.T, node string, counter int) string {
 	return string(raw)
 }
 
-// Safety rule 22: an entry is fresh because somebody saw it change, or its
-// heartbeat, and never because of a time that stands in it.
-func TestAProbeIsFreshWhenItIsSeenToChange(t *testing.T) {
-	c := clustertest.New(three())
-	var got map[string]fitness.Host
-	b := observe.New(c, observe.Settings{Policy: swap.DefaultPolicy(), Judge: func(_ swap.Observation, hosts []fitness.Host, _ swap.Policy) decide.Judgement {
-		got = map[string]fitness.Host{}
+// judging is an observer, and the hosts that its judge was last given.
+func judging(c *clustertest.Cluster) (*observe.Observer, map[string]fitness.Host) {
+	got := map[string]fitness.Host{}
+	return observe.New(c, observe.Settings{Policy: swap.DefaultPolicy(), Judge: func(_ swap.Observation, hosts []fitness.Host, _ swap.Policy) decide.Judgement {
+		clear(got)
 		for _, h := range hosts {
 			got[h.Node] = h
 		}
 		return decide.Judgement{}
-	}})
+	}}), got
+}
+
+// Safety rule 22: an entry is fresh because somebody saw it change, or its
+// heartbeat, and never because of a time that stands in it.
+func TestAProbeIsFreshWhenItIsSeenToChange(t *testing.T) {
+	c := clustertest.New(three())
+	b, got := judging(c)
 	put := func(data map[string]string) {
 		c.Edit(func(s *clustertest.State) {
 			s.Maps[fleet.ConfigMapProbe] = observe.ConfigMap{Exists: true, Data: data}
@@ -120,14 +125,7 @@ func TestEntriesThatCannotBeReadHoldNothingElse(t *testing.T) {
 // no other: not for one of an earlier boot, nor for one put back from a backup.
 func TestAHeartbeatVouchesForNoOtherEntry(t *testing.T) {
 	c := clustertest.New(three())
-	var got map[string]fitness.Host
-	b := observe.New(c, observe.Settings{Policy: swap.DefaultPolicy(), Judge: func(_ swap.Observation, hosts []fitness.Host, _ swap.Policy) decide.Judgement {
-		got = map[string]fitness.Host{}
-		for _, h := range hosts {
-			got[h.Node] = h
-		}
-		return decide.Judgement{}
-	}})
+	b, got := judging(c)
 	put := func(counter int) {
 		c.Edit(func(s *clustertest.State) {
 			s.Maps[fleet.ConfigMapProbe] = observe.ConfigMap{Exists: true, Data: map[string]string{"n2": entry(t, "n2", counter)}}

@@ -59,7 +59,6 @@ var refused = []string{
 }
 
 func Test_rights(t *testing.T) {
-	long(t)
 	s := measured(t)
 	for account, g := range grants {
 		t.Run(account, func(t *testing.T) {
