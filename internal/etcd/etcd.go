@@ -26,6 +26,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/hostapi"
@@ -39,7 +40,7 @@ import (
 const (
 	CallTimeout = 2 * time.Second
 	ReadTimeout = 4 * time.Second
-	AskTimeout  = 5 * time.Second
+	AskTimeout  = 10 * time.Second
 )
 
 // LocalURL is where a k3s server's own etcd answers.
@@ -55,6 +56,8 @@ type Client struct {
 	loaded []byte // the certificate the connection was made with
 	// answered: the last status call was.
 	answered bool
+
+	others others
 }
 
 // New makes a Client. certs is k3s's folder server/tls/etcd; local is the own
@@ -66,8 +69,9 @@ func New(certs, local string) *Client {
 	return &Client{certs: certs, local: local}
 }
 
-// Close ends the connection to the own etcd.
+// Close ends all connections.
 func (c *Client) Close() error {
+	c.others.close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.drop()
@@ -104,8 +108,8 @@ func (c *Client) tls() (*tls.Config, []byte, error) {
 	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool, MinVersion: tls.VersionTLS12}, cert, nil
 }
 
-func dial(cfg *tls.Config, url string) (*clientv3.Client, error) {
-	return clientv3.New(clientv3.Config{Endpoints: []string{url}, TLS: cfg, DialTimeout: CallTimeout, Logger: zap.NewNop(), RejectOldCluster: false})
+func dial(cfg *tls.Config, url string, more ...grpc.DialOption) (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{Endpoints: []string{url}, TLS: cfg, DialTimeout: CallTimeout, DialOptions: more, Logger: zap.NewNop(), RejectOldCluster: false})
 }
 
 // own is the connection to the own etcd. It is made anew when k3s has renewed
@@ -178,7 +182,7 @@ func (c *Client) Local(ctx context.Context) hostapi.Member {
 
 // Ask gives the first linearizable member list that one of the URLs answers.
 func (c *Client) Ask(ctx context.Context, urls []string) (hostapi.Answer, error) {
-	cfg, _, err := c.tls()
+	cfg, cert, err := c.tls()
 	if err != nil {
 		return hostapi.Answer{}, err
 	}
@@ -189,7 +193,7 @@ func (c *Client) Ask(ctx context.Context, urls []string) (hostapi.Answer, error)
 	defer cancel()
 	var problems []error
 	for _, url := range urls {
-		a, err := ask(ctx, cfg, url)
+		a, err := c.ask(ctx, cfg, cert, url)
 		if err == nil {
 			return a, nil
 		}
@@ -213,16 +217,17 @@ func knock(ctx context.Context, address string) error {
 	return conn.Close()
 }
 
-func ask(ctx context.Context, cfg *tls.Config, url string) (hostapi.Answer, error) {
-	if err := knock(ctx, url); err != nil {
-		return hostapi.Answer{}, err
-	}
-	conn, err := dial(cfg, url)
+func (c *Client) ask(ctx context.Context, cfg *tls.Config, cert []byte, url string) (hostapi.Answer, error) {
+	conn, err := c.others.to(cfg, cert, url)
 	if err != nil {
 		return hostapi.Answer{}, fmt.Errorf("etcd at %s: %w", url, err)
 	}
-	defer func() { _ = conn.Close() }()
-	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
+	if !open(conn) {
+		if err := knock(ctx, url); err != nil {
+			return hostapi.Answer{}, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, ReadTimeout)
 	defer cancel()
 	list, err := conn.MemberList(ctx)
 	if err != nil {
@@ -234,7 +239,7 @@ func ask(ctx context.Context, cfg *tls.Config, url string) (hostapi.Answer, erro
 // Answering are those of the members that answer a status call within CallTimeout,
 // as members of the cluster, and that follow the leader given. All are asked at once.
 func (c *Client) Answering(ctx context.Context, cluster, leader fleet.MemberID, members []status.Member) []fleet.MemberID {
-	cfg, _, err := c.tls()
+	cfg, cert, err := c.tls()
 	if err != nil {
 		return nil
 	}
@@ -244,7 +249,7 @@ func (c *Client) Answering(ctx context.Context, cluster, leader fleet.MemberID, 
 	var all sync.WaitGroup
 	for i, m := range members {
 		all.Go(func() {
-			answered[i] = slices.ContainsFunc(m.ClientURLs, func(url string) bool { return follows(ctx, cfg, url, cluster, m.ID, leader) })
+			answered[i] = slices.ContainsFunc(m.ClientURLs, func(url string) bool { return c.follows(ctx, cfg, cert, url, cluster, m.ID, leader) })
 		})
 	}
 	all.Wait()
@@ -257,16 +262,13 @@ func (c *Client) Answering(ctx context.Context, cluster, leader fleet.MemberID, 
 	return ids
 }
 
-func follows(ctx context.Context, cfg *tls.Config, url string, cluster, id, leader fleet.MemberID) bool {
-	if knock(ctx, url) != nil {
+func (c *Client) follows(ctx context.Context, cfg *tls.Config, cert []byte, url string, cluster, id, leader fleet.MemberID) bool {
+	conn, err := c.others.to(cfg, cert, url)
+	if err != nil || !open(conn) && knock(ctx, url) != nil {
 		return false
 	}
-	conn, err := dial(cfg, url)
-	if err != nil {
-		return false
-	}
-	defer func() { _ = conn.Close() }()
-	st, err := conn.Status(ctx, url)
+	// The client's own Status makes a connection for each question.
+	st, err := pb.NewMaintenanceClient(conn.ActiveConnection()).Status(ctx, &pb.StatusRequest{}, grpc.WaitForReady(true))
 	return err == nil && fleet.MemberID(st.Header.ClusterId) == cluster && fleet.MemberID(st.Header.MemberId) == id &&
 		leader != 0 && fleet.MemberID(st.Leader) == leader
 }
