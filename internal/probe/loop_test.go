@@ -26,7 +26,7 @@ func live(t *testing.T, c *maps, node string, m *machine, f func(p *Probe, pass 
 		p := newProbe(c, node, m)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
-		go func() { p.Run(ctx); close(ended) }()
+		go func() { p.Run(ctx, nil); close(ended) }()
 		time.Sleep(period/4 + time.Second)
 		synctest.Wait()
 		f(p, func(n int) {
@@ -277,7 +277,7 @@ func TestClockSteps(t *testing.T) {
 		p.loaded = true
 		p.seen, p.looked = look("n1", c.servers, c.eligible), true
 		for _, step := range []time.Duration{0, period, -time.Hour, period, 48 * time.Hour, period, -72 * time.Hour} {
-			s := p.sample(t.Context())
+			s, _ := p.sample(t.Context())
 			s.At = s.At.Add(step)
 			p.record(s)
 			time.Sleep(period)
@@ -433,7 +433,7 @@ func TestProbesWriteNoMoreThanTheirBudget(t *testing.T) {
 				var all sync.WaitGroup
 				for i := range tt.hosts {
 					p := newProbe(c, fmt.Sprintf("n%d", i+1), newMachine(uint64(i)))
-					all.Go(func() { p.Run(ctx) })
+					all.Go(func() { p.Run(ctx, nil) })
 				}
 				window := fitness.DefaultSize * period
 				time.Sleep(window + time.Minute)

@@ -58,11 +58,12 @@ type Probe struct {
 	seen   view
 	looked bool
 
-	mapBytes int
+	mapBytes, entryBytes int
+	written              time.Time
 	// wait is how many periods the next write is away; none before the first one.
 	wait    int
 	ago     int  // periods since the last write
-	unsaid  bool // the last write that was due has failed
+	unsaid  bool // the last write that was due has failed, or removal
 	members []fleet.MemberID
 
 	disk disk
@@ -90,8 +91,9 @@ func (p *Probe) fresh() fitness.Window {
 func (p *Probe) Window() fitness.Window { return p.window }
 
 // Run takes a sample each period until ctx ends. A pass that takes longer than a
-// period delays the next one; none is made up for.
-func (p *Probe) Run(ctx context.Context) {
+// period delays the next one; none is made up for. after is called with every turn
+// that was not cut short, and may be nil.
+func (p *Probe) Run(ctx context.Context, after func(Turn)) {
 	// Probes that were started together look at different moments.
 	if !pause(ctx, time.Duration(p.s.Random(int(p.s.Period/time.Millisecond)))*time.Millisecond/4) {
 		return
@@ -99,7 +101,9 @@ func (p *Probe) Run(ctx context.Context) {
 	tick := time.NewTicker(p.s.Period)
 	defer tick.Stop()
 	for {
-		p.Pass(ctx)
+		if t := p.Pass(ctx); after != nil && ctx.Err() == nil {
+			after(t)
+		}
 		select {
 		case <-ctx.Done():
 			p.leave(context.WithoutCancel(ctx))
@@ -119,7 +123,7 @@ func (p *Probe) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leaveBound)
 	defer cancel()
 	if servers, eligible, err := p.s.Cluster.Nodes(ctx); err == nil && !look(p.s.Node, servers, eligible).records() {
-		p.rest(ctx)
+		_ = p.rest(ctx) // it has been logged, and nobody comes after this
 	}
 }
 
@@ -137,64 +141,79 @@ func pause(ctx context.Context, d time.Duration) bool {
 // Pass is one period: look at the Nodes, take a sample, write the window when
 // that is due, beat. What fails is logged once and tried again next period; a
 // sample is kept whatever the API says.
-func (p *Probe) Pass(ctx context.Context) {
+func (p *Probe) Pass(ctx context.Context) Turn {
+	begun := time.Now()
+	did, err := p.pass(ctx)
+	return p.turn(begun, did, err)
+}
+
+// done is what of a pass is nowhere else.
+type done struct {
+	sampled bool
+	faults  []fitness.Absence
+}
+
+func (p *Probe) pass(ctx context.Context) (did done, err error) {
 	servers, eligible, err := p.s.Cluster.Nodes(ctx)
 	p.note("nodes", err)
 	if err == nil {
 		p.seen, p.looked = look(p.s.Node, servers, eligible), true
 	}
 	if !p.looked || ctx.Err() != nil {
-		return // nobody has said yet what this host is and who votes
+		return did, err // nobody has said yet what this host is and who votes
 	}
 	if !p.seen.records() {
-		p.rest(ctx)
-		return
+		return did, errors.Join(err, p.rest(ctx))
 	}
 	p.dropped = false
-	p.load(ctx)
-	p.record(p.sample(ctx))
+	err = errors.Join(err, p.load(ctx))
+	s, faults := p.sample(ctx)
+	p.record(s)
+	did = done{sampled: true, faults: faults}
 	if ctx.Err() != nil {
-		return
+		return did, err
 	}
-	p.write(ctx)
-	p.beat(ctx)
+	return did, errors.Join(err, p.write(ctx), p.beat(ctx))
 }
 
 // rest is a pass of a host that is neither voter nor eligible: it has no entry
 // (R-185-09), and begins anew when it becomes one.
-func (p *Probe) rest(ctx context.Context) {
+func (p *Probe) rest(ctx context.Context) error {
 	p.window, p.mark, p.loaded, p.wait, p.unsaid, p.members = p.fresh(), fitness.RestartProbe, true, 0, false, nil
+	p.written, p.entryBytes = time.Time{}, 0
 	p.disk.forget()
 	p.s.Sensors.Etcd.Forget()
 	if p.dropped {
-		return
+		return nil
 	}
 	err := p.s.Cluster.DropEntry(ctx)
 	p.note("entry", err)
-	p.dropped = err == nil
+	p.dropped, p.unsaid = err == nil, err != nil
+	return err
 }
 
 // load reads the entry of an earlier life once, so that its window goes on
 // (R-185-10). Until the API gives it, samples are kept beside it.
-func (p *Probe) load(ctx context.Context) {
+func (p *Probe) load(ctx context.Context) error {
 	if p.loaded {
-		return
+		return nil
 	}
 	raw, err := p.s.Cluster.Entry(ctx)
 	p.note("own entry", err)
 	if err != nil {
-		return
+		return err
 	}
 	p.loaded = true
 	if raw == "" {
-		return
+		return nil
 	}
 	old, err := fitness.Decode(p.s.Node, []byte(raw))
 	if err != nil {
 		p.log.Warn("own entry cannot be read, the window begins anew", obs.Err, err)
-		return
+		return nil
 	}
 	p.resume(old)
+	return nil
 }
 
 // resume puts the samples taken since the start behind those of an earlier life.
@@ -226,16 +245,16 @@ func (p *Probe) record(s fitness.Sample) {
 // write writes the window when that is due: at first, then every few periods,
 // and earlier when etcd's members have changed. A write that is refused is due
 // again in the next period (R-185-10).
-func (p *Probe) write(ctx context.Context) {
+func (p *Probe) write(ctx context.Context) error {
 	p.wait--
 	p.ago++
 	early := !slices.Equal(p.members, p.window.Members) && p.ago >= p.every()/4
 	if p.wait > 0 && !early {
-		return
+		return nil
 	}
 	if !p.loaded {
 		p.unsaid = true
-		return // it would overwrite the window of the life before
+		return nil // it would overwrite the window of the life before; load has said why
 	}
 	raw, err := p.window.Encode()
 	if err == nil {
@@ -245,10 +264,12 @@ func (p *Probe) write(ctx context.Context) {
 	p.unsaid = err != nil
 	if err != nil {
 		p.wait = 0
-		return
+		return err
 	}
 	p.members = slices.Clone(p.window.Members)
 	p.wait, p.ago = jittered(p.every(), p.s.Random), 0
+	p.written, p.entryBytes = time.Now(), len(raw)
+	return nil
 }
 
 // every is how many periods lie between two writes. A fleet so large that four
@@ -268,11 +289,13 @@ func (p *Probe) put(ctx context.Context, entry string) (int, error) {
 // beat says that the probe goes on: its counter runs ahead of the entry's by the
 // samples that are not written yet. While a write that is due has not been made
 // there is nothing to vouch for, and the probe falls silent.
-func (p *Probe) beat(ctx context.Context) {
+func (p *Probe) beat(ctx context.Context) error {
 	if p.unsaid {
-		return
+		return nil
 	}
-	p.note("heartbeat", p.s.Cluster.Beat(ctx, hostapi.Beat{BootID: p.s.BootID, Counter: p.window.Counter, At: time.Now().UTC()}))
+	err := p.s.Cluster.Beat(ctx, hostapi.Beat{BootID: p.s.BootID, Counter: p.window.Counter, At: time.Now().UTC()})
+	p.note("heartbeat", err)
+	return err
 }
 
 // note logs a problem when it is another than the last of its kind.

@@ -48,8 +48,9 @@ func Real(dial sensor.Dial, fsys fs.FS, m memory.Reader, etcd *sensor.Etcd, disk
 func Bound(period time.Duration) time.Duration { return min(period/3, 5*time.Second) }
 
 // sample takes all readings at once. It never fails: what cannot be read is
-// named in the sample.
-func (p *Probe) sample(ctx context.Context) fitness.Sample {
+// named in the sample. The faults are those readings and the connects that failed,
+// of which a sample keeps no reason.
+func (p *Probe) sample(ctx context.Context) (fitness.Sample, []fitness.Absence) {
 	ctx, cancel := context.WithTimeout(ctx, Bound(p.s.Period))
 	defer cancel()
 	s := fitness.Sample{At: time.Now()}
@@ -70,8 +71,12 @@ func (p *Probe) sample(ctx context.Context) fitness.Sample {
 	p.link(&s)
 	all.Wait()
 
+	var faults []fitness.Absence
 	for _, c := range connected {
 		s.Connect = append(s.Connect, c.Connect)
+		if c.Fault != nil {
+			faults = append(faults, sensor.AbsenceOf(fitness.ReadingConnect, c.Fault))
+		}
 	}
 	p.window.Members = nil
 	switch {
@@ -88,7 +93,7 @@ func (p *Probe) sample(ctx context.Context) fitness.Sample {
 		p.fsync(&s)
 	}
 	p.noteAbsences(etcdErr)
-	return s
+	return s, append(faults, s.Absent...)
 }
 
 func (p *Probe) memory(s *fitness.Sample) {

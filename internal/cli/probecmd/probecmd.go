@@ -169,6 +169,6 @@ func (c *command) run(cmd *cobra.Command) error {
 	})
 	log.Info("probe started", "version", c.d.Version, obs.Node, c.node, "period", c.period.String(), "window", c.sensing.Window)
 	go lean.Stay(cmd.Context(), c.period, log)
-	p.Run(cmd.Context())
+	p.Run(cmd.Context(), nil)
 	return nil
 }
