@@ -10,15 +10,10 @@ import (
 )
 
 // described are the metrics of the fleet with their labels.
-var described = map[string][]string{}
+var described = catalogue{}
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
-	name = "regrade_" + name
-	if labels == nil {
-		labels = []string{}
-	}
-	described[name] = labels
-	return prometheus.NewDesc(name, help, labels, nil)
+	return described.desc("regrade_"+name, help, labels...)
 }
 
 // Metrics are the controller's metrics by name, each with its labels, beside

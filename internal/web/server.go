@@ -19,12 +19,16 @@ type Pages struct {
 	// Live and Ready are asked for each request to /healthz and /readyz; an error
 	// is answered as 503 with its text. Nil is always well.
 	Live, Ready func() error
+	// Plain serves the metrics uncompressed, whatever the scraper takes.
+	Plain bool
 }
 
 // Handler is the pages' routes.
 func (p Pages) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(p.Metrics, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(p.Metrics, promhttp.HandlerOpts{
+		MaxRequestsInFlight: 4, Timeout: 10 * time.Second, DisableCompression: p.Plain,
+	}))
 	mux.Handle("GET /healthz", asked(p.Live))
 	mux.Handle("GET /readyz", asked(p.Ready))
 	return mux
