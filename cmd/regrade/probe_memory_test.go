@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -25,7 +26,8 @@ import (
 //	go test -run '^$' -bench ProbesMemory -benchtime 1x ./cmd/regrade
 //
 // PROBE_PERIOD is the period in seconds (1); processor time is given for one
-// sample, so that it can be set against any period.
+// sample, so that it can be set against any period. Its metrics are scraped after
+// each sample, as Prometheus does; PROBE_METRICS=off leaves them out.
 func BenchmarkTheProbesMemory(b *testing.B) {
 	for _, fleet := range []struct{ voters, hosts int }{{3, 4}, {7, 64}} {
 		b.Run(fmt.Sprintf("%d_hosts", fleet.hosts), func(b *testing.B) {
@@ -67,6 +69,12 @@ func probeBeside(b *testing.B, voters, hosts int) {
 		cmd.Path = bin
 	}
 	cmd.Env = append(os.Environ(), asRegrade+"=1", "KUBECONFIG="+kubeconfig)
+	scrape := func() {}
+	if os.Getenv("PROBE_METRICS") != "off" {
+		address := freeAddress(b)
+		cmd.Env = append(cmd.Env, "FLEET_ROLE_METRICS_ADDRESS="+address)
+		scrape = func() { b.ReportMetric(scraped(b, address), "bytes/scrape") }
+	}
 	var said strings.Builder
 	cmd.Stderr = &said
 	if err := cmd.Start(); err != nil {
@@ -74,9 +82,14 @@ func probeBeside(b *testing.B, voters, hosts int) {
 	}
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	wait := func(beats int64) {
-		for end := time.Now().Add(2 * time.Minute); api.beats.Load() < beats; time.Sleep(50 * time.Millisecond) {
+		last := api.beats.Load()
+		for end := time.Now().Add(2 * time.Minute); last < beats; time.Sleep(50 * time.Millisecond) {
+			if now := api.beats.Load(); now > last {
+				last = now
+				scrape()
+			}
 			if time.Now().After(end) {
-				b.Fatalf("%d samples in two minutes: %s", api.beats.Load(), said.String())
+				b.Fatalf("%d samples in two minutes: %s", last, said.String())
 			}
 		}
 	}
@@ -94,6 +107,38 @@ func probeBeside(b *testing.B, voters, hosts int) {
 	perSample := used / time.Duration(samples)
 	b.ReportMetric(float64(perSample.Microseconds())/1000, "ms-cpu/sample")
 	b.ReportMetric(100*perSample.Seconds()/15, "%-of-a-core-at-15s")
+}
+
+// freeAddress is one that nobody listened at a moment ago.
+func freeAddress(b *testing.B) string {
+	b.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// scraped gets a probe's metrics as Prometheus asks for them, and says how many
+// bytes that was.
+func scraped(b *testing.B, address string) float64 {
+	b.Helper()
+	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, "http://"+address+"/metrics", nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	req.Header.Set("Accept-Encoding", "gzip")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	n, err := io.Copy(io.Discard, resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		b.Fatalf("%s, %v", resp.Status, err)
+	}
+	return float64(n)
 }
 
 // processorTime is what a process has used, in user and kernel mode.

@@ -42,6 +42,9 @@ func NewProbeAPI(conn *Connection, o ProbeOptions) *ProbeAPI {
 	return &ProbeAPI{c: conn.Client, t: conn.Transport, o: o}
 }
 
+// Requests counts the requests sent so far.
+func (p *ProbeAPI) Requests() int64 { return p.t.Requests() }
+
 // Nodes implements probe.Cluster in two lists that a label selects, so that the
 // rest of a big cluster costs a probe nothing: the servers with etcd whole, and
 // the names of the eligible hosts. They come from the API server's cache

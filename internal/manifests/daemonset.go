@@ -1,6 +1,10 @@
 package manifests
 
-import "github.com/exadev/regrade/internal/fleet"
+import (
+	"fmt"
+
+	"github.com/exadev/regrade/internal/fleet"
+)
 
 // daemonSet is the probe: it measures every server and every eligible host
 // (R-185-01, R-X-10). It goes by both labels: a host that was swapped out keeps
@@ -12,6 +16,9 @@ func daemonSet(s Settings) Object {
 		"name":      "FLEET_ROLE_NODE",
 		"valueFrom": Object{"fieldRef": Object{"fieldPath": "spec.nodeName"}},
 	}}
+	if s.ProbeMetricsPort != 0 {
+		env = append(env, Object{"name": "FLEET_ROLE_METRICS_ADDRESS", "value": fmt.Sprintf(":%d", s.ProbeMetricsPort)})
+	}
 	for _, v := range s.ProbeEnv {
 		env = append(env, Object{"name": v.Name, "value": v.Value})
 	}
@@ -52,25 +59,40 @@ func daemonSet(s Settings) Object {
 							"path": s.FsyncDir, "type": "DirectoryOrCreate",
 						},
 					}},
-					"containers": []Object{{
-						"name":         "probe",
-						"image":        s.Image,
-						"args":         list("probe"),
-						"env":          env,
-						"volumeMounts": []Object{{"name": "disk", "mountPath": s.FsyncDir}},
-						"securityContext": Object{
-							// The folder on the host is root's, and nothing else needs root.
-							"runAsUser": 0, "runAsGroup": 0,
-							"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
-							"capabilities": Object{"drop": list("ALL")},
-						},
-						"resources": Object{
-							"requests": Object{"cpu": "5m", "memory": "24Mi"},
-							"limits":   Object{"memory": "64Mi"},
-						},
-					}},
+					"containers": []Object{probeContainer(s, env)},
 				},
 			},
 		},
 	}
+}
+
+func probeContainer(s Settings, env []Object) Object {
+	c := Object{
+		"name":         "probe",
+		"image":        s.Image,
+		"args":         list("probe"),
+		"env":          env,
+		"volumeMounts": []Object{{"name": "disk", "mountPath": s.FsyncDir}},
+		"securityContext": Object{
+			// The folder on the host is root's, and nothing else needs root.
+			"runAsUser": 0, "runAsGroup": 0,
+			"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
+			"capabilities": Object{"drop": list("ALL")},
+		},
+		"resources": Object{
+			"requests": Object{"cpu": "5m", "memory": "24Mi"},
+			"limits":   Object{"memory": "64Mi"},
+		},
+	}
+	if s.ProbeMetricsPort == 0 {
+		return c
+	}
+	// The pod has the host's network, so that this port is the host's own: with
+	// another pod's in its way it is not scheduled there, which its events say.
+	c["ports"] = []Object{{"name": "metrics", "containerPort": s.ProbeMetricsPort, "protocol": "TCP"}}
+	// A host under pressure answers late, and is what the probe is there to see: it
+	// has five minutes.
+	c["livenessProbe"] = probe("/healthz", 60, 5)
+	c["readinessProbe"] = probe("/readyz", 15, 2)
+	return c
 }

@@ -6,8 +6,15 @@ import (
 	"github.com/exadev/regrade/internal/fleet"
 )
 
-// MetricsPort is the controller's, in its pod.
-const MetricsPort = 9464
+// MetricsPort is the controller's, in its pod; ProbeMetricsPort the probes' if
+// nothing else is said, on each host. That one must be free on a host that has k3s
+// (2379 to 2382, 6443, 6444, 10248 to 10259), a node exporter (9100) and what else
+// people run: none of these, nor of the range that NodePorts and outgoing
+// connections are taken from.
+const (
+	MetricsPort      = 9464
+	ProbeMetricsPort = 9465
+)
 
 func probe(path string, period, failures int) Object {
 	return Object{

@@ -36,6 +36,9 @@ type Settings struct {
 	ProbeEnv    []Var
 	LabelPrefix string
 	FsyncDir    string
+	// ProbeMetricsPort is where each probe shows its metrics and health, on its
+	// host; zero for not at all.
+	ProbeMetricsPort int
 }
 
 func (s Settings) keys() fleet.Keys {
@@ -133,6 +136,8 @@ func (s Settings) check() error {
 		return errors.New("the probes' DaemonSet needs an image")
 	case s.Probe && !path.IsAbs(s.FsyncDir):
 		return fmt.Errorf("the folder in which disks are measured: %q is no absolute path", s.FsyncDir)
+	case s.ProbeMetricsPort < 0 || s.ProbeMetricsPort > 65535:
+		return fmt.Errorf("the port of the probes' metrics: %d is none", s.ProbeMetricsPort)
 	}
 	if s.LabelPrefix != "" {
 		if _, err := fleet.NewKeys(s.LabelPrefix); err != nil {

@@ -22,7 +22,7 @@ func settings() manifests.Settings {
 		Namespace: fleet.DefaultNamespace, ActuatorConfigMap: fleet.ConfigMapActuators,
 		Image: "registry.example/regrade:v0", Env: []manifests.Var{{"FLEET_ROLE_DRY_RUN", "true"}},
 		ConfigMaps: true, Controller: true,
-		Probe: true, ProbeEnv: []manifests.Var{{"FLEET_ROLE_WINDOW", "100"}}, FsyncDir: fleet.DirFsync,
+		Probe: true, ProbeEnv: []manifests.Var{{"FLEET_ROLE_WINDOW", "100"}}, FsyncDir: fleet.DirFsync, ProbeMetricsPort: manifests.ProbeMetricsPort,
 	}
 }
 
@@ -209,6 +209,7 @@ func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 		"a DaemonSet without image":   func(s *manifests.Settings) { s.Image, s.Controller = "", false },
 		"reports in the probes' map":  func(s *manifests.Settings) { s.ActuatorConfigMap = fleet.ConfigMapProbe },
 		"no folder for the disk":      func(s *manifests.Settings) { s.FsyncDir = "" },
+		"a port that is none":         func(s *manifests.Settings) { s.ProbeMetricsPort = 70000 },
 		"a label prefix of nothing":   func(s *manifests.Settings) { s.LabelPrefix = "/" },
 	} {
 		s := settings()
@@ -246,6 +247,9 @@ type pod struct {
 					Args            []string
 					Env             []struct{ Name, Value string }
 					VolumeMounts    []struct{ MountPath string }
+					Ports           []struct{ ContainerPort int }
+					LivenessProbe   *struct{ HTTPGet struct{ Path string } }
+					ReadinessProbe  *struct{ HTTPGet struct{ Path string } }
 					SecurityContext struct {
 						ReadOnlyRootFilesystem, AllowPrivilegeEscalation bool
 						Capabilities                                     struct{ Drop, Add []string }
@@ -318,7 +322,25 @@ func TestTheProbesPodWritesToOneFolder(t *testing.T) {
 	if !sc.ReadOnlyRootFilesystem || sc.AllowPrivilegeEscalation || fmt.Sprint(sc.Capabilities.Drop) != "[ALL]" || len(sc.Capabilities.Add) != 0 {
 		t.Errorf("%+v", sc)
 	}
-	if fmt.Sprint(c.Args) != "[probe]" || len(c.Env) != 2 || c.Env[0].Name != "FLEET_ROLE_NODE" || c.Env[1].Value != "100" {
+	if fmt.Sprint(c.Args) != "[probe]" || len(c.Env) != 3 || c.Env[0].Name != "FLEET_ROLE_NODE" || c.Env[1].Value != ":9465" || c.Env[2].Value != "100" {
 		t.Errorf("%v %v", c.Args, c.Env)
+	}
+}
+
+// Its port is the host's own, so it is a setting, and none when nobody wants it.
+func TestTheProbeShowsItselfAtAPortOfItsHost(t *testing.T) {
+	s := settings()
+	s.ProbeMetricsPort = 19465
+	c := daemonSet(t, s).Spec.Template.Spec.Containers[0]
+	if len(c.Ports) != 1 || c.Ports[0].ContainerPort != 19465 || c.Env[1].Name != "FLEET_ROLE_METRICS_ADDRESS" || c.Env[1].Value != ":19465" {
+		t.Errorf("%v, %v", c.Ports, c.Env)
+	}
+	if c.LivenessProbe == nil || c.LivenessProbe.HTTPGet.Path != "/healthz" || c.ReadinessProbe == nil || c.ReadinessProbe.HTTPGet.Path != "/readyz" {
+		t.Errorf("lives by %+v, is ready by %+v", c.LivenessProbe, c.ReadinessProbe)
+	}
+	s.ProbeMetricsPort = 0
+	c = daemonSet(t, s).Spec.Template.Spec.Containers[0]
+	if len(c.Ports) != 0 || len(c.Env) != 2 || c.LivenessProbe != nil || c.ReadinessProbe != nil {
+		t.Errorf("without a port: %v, %v, %v, %v", c.Ports, c.Env, c.LivenessProbe, c.ReadinessProbe)
 	}
 }

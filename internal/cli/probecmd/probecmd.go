@@ -53,7 +53,7 @@ type command struct {
 
 	node, kubeconfig, context, servers, namespace, prefix string
 	period                                                time.Duration
-	format, level                                         string
+	format, level, metrics                                string
 }
 
 // New makes `regrade probe`.
@@ -88,6 +88,8 @@ A host that is neither voter nor eligible records nothing.`,
 	env.Bind(fs, "label-prefix", "FLEET_ROLE_LABEL_PREFIX")
 	fs.Var(env.Seconds{Value: &c.period, Min: time.Second}, "period", "time between two samples")
 	env.Bind(fs, "period", "FLEET_ROLE_PERIOD_SECONDS")
+	fs.StringVar(&c.metrics, "metrics-address", "", "serve /metrics, /healthz and /readyz here, such as :9465; empty for not at all")
+	env.Bind(fs, "metrics-address", "FLEET_ROLE_METRICS_ADDRESS")
 	fs.StringVar(&c.format, "log-format", "text", "text or json")
 	env.Bind(fs, "log-format", "FLEET_ROLE_LOG_FORMAT")
 	fs.StringVar(&c.level, "log-level", "info", "debug, info, warn or error")
@@ -150,6 +152,13 @@ func (c *command) run(cmd *cobra.Command) error {
 		return env.Failed(fmt.Errorf("root: %w", err))
 	}
 	defer func() { _ = root.Close() }()
+	l, err := c.listen()
+	if err != nil {
+		return env.Failed(err)
+	}
+	if l != nil {
+		defer func() { _ = l.Close() }()
+	}
 	cluster, err := c.d.Connect(
 		kube.Access{Kubeconfig: c.kubeconfig, Context: c.context, Servers: servers, UserAgent: "regrade-probe/" + c.d.Version},
 		kube.ProbeOptions{Node: c.node, Namespace: c.namespace, Keys: keys},
@@ -169,6 +178,9 @@ func (c *command) run(cmd *cobra.Command) error {
 	})
 	log.Info("probe started", "version", c.d.Version, obs.Node, c.node, "period", c.period.String(), "window", c.sensing.Window)
 	go lean.Stay(cmd.Context(), c.period, log)
+	if l != nil {
+		return c.watched(cmd.Context(), p, cluster, l)
+	}
 	p.Run(cmd.Context(), nil)
 	return nil
 }

@@ -3,6 +3,7 @@ package probecmd_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -27,8 +28,9 @@ import (
 
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"regrade": regrade}) }
 
-// once is a cluster of one voter, n1. It ends the program after some passes and
-// leaves the entry in a file.
+// once is a cluster of one standby, n1. It ends the program after some passes and
+// leaves the entry in a file, and what the program shows of its first pass in
+// others.
 type once struct {
 	end    context.CancelFunc
 	passes atomic.Int32
@@ -43,11 +45,28 @@ func (o *once) PutEntry(_ context.Context, entry string) (int, error) {
 }
 func (o *once) DropEntry(context.Context) error { return nil }
 func (o *once) Beat(context.Context, hostapi.Beat) error {
-	if o.passes.Add(1) == 2 {
-		o.end()
+	if o.passes.Add(1) < 2 {
+		return nil
+	}
+	defer o.end()
+	address := os.Getenv("FLEET_ROLE_METRICS_ADDRESS")
+	if address == "" {
+		return nil
+	}
+	for _, page := range []string{"metrics", "healthz", "readyz"} {
+		resp, err := http.Get("http://" + address + "/" + page)
+		if err != nil {
+			return err
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err = errors.Join(err, os.WriteFile(page, body, 0o600)); err != nil {
+			return err
+		}
 	}
 	return nil
 }
+func (o *once) Requests() int64 { return 7 }
 
 func regrade() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -66,8 +85,8 @@ func regrade() {
 	os.Exit(cli.Run(ctx, os.Args[1:], e, deps))
 }
 
-// The scripts have an etcd's metrics page at $METRICS, a listener at $OPEN and a
-// port at which nobody listens, $CLOSED.
+// The scripts have an etcd's metrics page at $METRICS, a listener at $OPEN, a port
+// at which nobody listens, $CLOSED, and one that a script may take, $FREE.
 func TestScripts(t *testing.T) { // R-185-08
 	page, err := os.ReadFile("testdata/page.txt")
 	if err != nil {
@@ -85,12 +104,18 @@ func TestScripts(t *testing.T) { // R-185-08
 		t.Fatal(err)
 	}
 	_ = closed.Close()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = free.Close()
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "script"), RequireExplicitExec: true, UpdateScripts: os.Getenv("UPDATE") != "",
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("METRICS", srv.URL+"/metrics")
 			e.Setenv("OPEN", open.Addr().String())
 			e.Setenv("CLOSED", closed.Addr().String())
+			e.Setenv("FREE", free.Addr().String())
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
