@@ -2,6 +2,7 @@ package monitoring
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -122,6 +123,7 @@ func known(t *testing.T, expr string) {
 		t.Fatalf("%s: %v", expr, err)
 	}
 	metrics := web.Metrics()
+	maps.Copy(metrics, web.ProbeMetrics())
 	seen := 0
 	parser.Inspect(parsed, func(n parser.Node, _ []parser.Node) error {
 		v, ok := n.(*parser.VectorSelector)
