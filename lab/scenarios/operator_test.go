@@ -137,7 +137,9 @@ func Test_operator_removes_a_voter(t *testing.T) {
 		return !n1.Spec.Unschedulable && !n4.Spec.Unschedulable, fmt.Sprintf("n1 cordoned %t, n4 cordoned %t", n1.Spec.Unschedulable, n4.Spec.Unschedulable)
 	})
 	for _, name := range []string{"n1", "n4"} {
-		s.checkNoMarks(name)
+		if ps := marks(s.node(name), true); len(ps) > 0 {
+			t.Errorf("%s", strings.Join(ps, "; "))
+		}
 		s.checkFull(name)
 	}
 	if st := s.status(); st.Swap != nil || st.Next.Code != "NothingToDo" {
