@@ -3,6 +3,8 @@ package scenarios
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"github.com/exadev/regrade/internal/decide"
 	"github.com/exadev/regrade/internal/fitness"
 	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/manifests"
 	"github.com/exadev/regrade/internal/status"
 	"github.com/exadev/regrade/internal/swap"
 	"github.com/exadev/regrade/lab/cluster"
@@ -27,12 +30,18 @@ const (
 	windowTime  = probeWindow * probePeriod
 )
 
-func probing(period time.Duration, window int) []string {
+func windows(period time.Duration, window int) []string {
 	return []string{fmt.Sprintf("FLEET_ROLE_PERIOD_SECONDS=%d", int(period.Seconds())), fmt.Sprintf("FLEET_ROLE_WINDOW=%d", window)}
 }
 
+// probing are a probe's settings.
+func probing(period time.Duration, window int) []string {
+	return append(windows(period, window), fmt.Sprintf("FLEET_ROLE_METRICS_ADDRESS=:%d", manifests.ProbeMetricsPort))
+}
+
+// judging are the controller's.
 func judging(period time.Duration, window int) []string {
-	return append(probing(period, window), "FLEET_ROLE_WAL_FSYNC_LIMIT=128ms", "FLEET_ROLE_BACKEND_COMMIT_LIMIT=256ms")
+	return append(windows(period, window), "FLEET_ROLE_WAL_FSYNC_LIMIT=128ms", "FLEET_ROLE_BACKEND_COMMIT_LIMIT=256ms")
 }
 
 // measured is a scenario on a lent fleet in which every host's probe runs, with a
@@ -156,6 +165,8 @@ func Test_all_fit(t *testing.T) {
 		}
 	}
 	s.probeFigures()
+	s.probePages("n1", "regrade_probe_etcd_")
+	s.probePages("n4", "regrade_probe_connect_")
 	s.writesWithinBudget(time.Minute)
 	s.stood()
 }
@@ -173,6 +184,22 @@ func (s *scenario) probeFigures() {
 			if strings.HasPrefix(line, "VmRSS:") || strings.HasPrefix(line, "RssAnon:") {
 				s.Logf("probe of %s: %s", name, strings.Join(strings.Fields(line), " "))
 			}
+		}
+	}
+}
+
+// probePages asks a probe for its health and its metrics, one of which begins as wanted.
+func (s *scenario) probePages(name, metric string) {
+	s.t.Helper()
+	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DialContext: s.Lab.DialContext}}
+	for _, page := range []string{"/healthz", "/readyz", "/metrics"} {
+		resp, err := client.Get(fmt.Sprintf("http://%s:%d%s", s.Host(name).IP(), manifests.ProbeMetricsPort, page))
+		s.must(err)
+		body, err := io.ReadAll(resp.Body)
+		s.must(err)
+		s.must(resp.Body.Close())
+		if resp.StatusCode != http.StatusOK || page == "/metrics" && !strings.Contains(string(body), "\n"+metric) {
+			s.t.Errorf("%s of the probe of %s: %s, %d bytes without %s: %.200s", page, name, resp.Status, len(body), metric, body)
 		}
 	}
 }
