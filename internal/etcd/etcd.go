@@ -7,7 +7,6 @@
 package etcd
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -51,13 +50,11 @@ type Client struct {
 	certs string
 	local string
 
-	mu     sync.Mutex
-	conn   *clientv3.Client
-	loaded []byte // the certificate the connection was made with
+	mu sync.Mutex
 	// answered: the last status call was.
 	answered bool
 
-	others others
+	kept kept
 }
 
 // New makes a Client. certs is k3s's folder server/tls/etcd; local is the own
@@ -71,19 +68,8 @@ func New(certs, local string) *Client {
 
 // Close ends all connections.
 func (c *Client) Close() error {
-	c.others.close()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.drop()
-}
-
-func (c *Client) drop() error {
-	if c.conn == nil {
-		return nil
-	}
-	err := c.conn.Close()
-	c.conn, c.loaded = nil, nil
-	return err
+	c.kept.close()
+	return nil
 }
 
 func (c *Client) tls() (*tls.Config, []byte, error) {
@@ -112,22 +98,16 @@ func dial(cfg *tls.Config, url string, more ...grpc.DialOption) (*clientv3.Clien
 	return clientv3.New(clientv3.Config{Endpoints: []string{url}, TLS: cfg, DialTimeout: CallTimeout, DialOptions: more, Logger: zap.NewNop(), RejectOldCluster: false})
 }
 
-// own is the connection to the own etcd. It is made anew when k3s has renewed
-// the certificate.
+// own is the connection to the own etcd.
 func (c *Client) own() (*clientv3.Client, error) {
 	cfg, cert, err := c.tls()
 	if err != nil {
 		return nil, err
 	}
-	if c.conn != nil && bytes.Equal(cert, c.loaded) {
-		return c.conn, nil
-	}
-	_ = c.drop()
-	conn, err := dial(cfg, c.local)
+	conn, err := c.kept.to(cfg, cert, c.local)
 	if err != nil {
 		return nil, fmt.Errorf("etcd at %s: %w", c.local, err)
 	}
-	c.conn, c.loaded = conn, cert
 	return conn, nil
 }
 
@@ -218,7 +198,7 @@ func knock(ctx context.Context, address string) error {
 }
 
 func (c *Client) ask(ctx context.Context, cfg *tls.Config, cert []byte, url string) (hostapi.Answer, error) {
-	conn, err := c.others.to(cfg, cert, url)
+	conn, err := c.kept.to(cfg, cert, url)
 	if err != nil {
 		return hostapi.Answer{}, fmt.Errorf("etcd at %s: %w", url, err)
 	}
@@ -263,7 +243,7 @@ func (c *Client) Answering(ctx context.Context, cluster, leader fleet.MemberID, 
 }
 
 func (c *Client) follows(ctx context.Context, cfg *tls.Config, cert []byte, url string, cluster, id, leader fleet.MemberID) bool {
-	conn, err := c.others.to(cfg, cert, url)
+	conn, err := c.kept.to(cfg, cert, url)
 	if err != nil || !open(conn) && knock(ctx, url) != nil {
 		return false
 	}

@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"io"
 	"math/big"
 	"net"
 	"os"
@@ -319,6 +320,58 @@ func farAway(t *testing.T, url string, oneWay time.Duration) string {
 		}
 	}()
 	return "https://" + l.Addr().String()
+}
+
+// Found by operator_at_work: a host that became a server for the second time did not
+// hear its own etcd for a minute, for the connection of its first life tried again
+// ever more rarely. It was rolled back.
+func TestAnEtcdThatWasAwayIsHeardOnceItIsBack(t *testing.T) {
+	s, dir := start(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	var opened []net.Conn
+	var mu sync.Mutex
+	serve := func(l net.Listener) {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			there, err := net.Dial("tcp", strings.TrimPrefix(s.url, "https://"))
+			if err != nil {
+				_ = near.Close()
+				return
+			}
+			mu.Lock()
+			opened = append(opened, near, there)
+			mu.Unlock()
+			go func() { _, _ = io.Copy(there, near) }()
+			go func() { _, _ = io.Copy(near, there) }()
+		}
+	}
+	go serve(l)
+	c := client(t, dir, "https://"+address)
+	if m := c.Local(t.Context()); !m.View.Linearizable {
+		t.Fatalf("%+v", m)
+	}
+	_ = l.Close()
+	mu.Lock()
+	for _, conn := range opened {
+		_ = conn.Close()
+	}
+	mu.Unlock()
+	time.Sleep(10 * time.Second) // as gRPC has it, the next try would come six seconds later
+	if l, err = net.Listen("tcp", address); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go serve(l)
+	if m := c.Local(t.Context()); !m.View.Linearizable {
+		t.Errorf("it serves, and: %+v", m)
+	}
 }
 
 // A member that hangs is not taken for one that answers because its connection stands.

@@ -12,15 +12,17 @@ import (
 	"google.golang.org/grpc/connectivity"
 )
 
-// keptFor is how long a connection to another member is kept after it was last
-// asked for. A host asks the others while a step waits, pass after pass.
+// keptFor is how long a connection is kept after it was last asked for: a host asks
+// its own etcd, and while a step waits the others, pass after pass.
 const keptFor = time.Minute
 
-// others are connections to other members. A new one costs four round trips before
-// its first question, over a link that is bad enough to be swapped out for more than
+// kept are the connections. A new one costs four round trips before its first
+// question, over a link that is bad enough to be swapped out for more than
 // CallTimeout; it goes on being made while the pass that wanted it has given up, and
-// the next pass finds it.
-type others struct {
+// the next pass finds it. None outlives the server it was for by much: a connection
+// tries again ever more rarely, by itself minutes apart, and a host that becomes a
+// server again would not hear its own etcd for that long.
+type kept struct {
 	mu    sync.Mutex
 	conns map[string]*clientv3.Client
 	cert  []byte // the certificate they were made with
@@ -29,18 +31,18 @@ type others struct {
 
 // to is the connection to url, made where there is none. cert tells whether k3s has
 // renewed the certificate.
-func (o *others) to(cfg *tls.Config, cert []byte, url string) (*clientv3.Client, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !bytes.Equal(cert, o.cert) {
-		o.drop()
-		o.cert = cert
+func (k *kept) to(cfg *tls.Config, cert []byte, url string) (*clientv3.Client, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !bytes.Equal(cert, k.cert) {
+		k.drop()
+		k.cert = cert
 	}
-	if o.end == nil {
-		o.end = time.AfterFunc(keptFor, o.close)
+	if k.end == nil {
+		k.end = time.AfterFunc(keptFor, k.close)
 	}
-	o.end.Reset(keptFor)
-	if conn := o.conns[url]; conn != nil {
+	k.end.Reset(keptFor)
+	if conn := k.conns[url]; conn != nil {
 		return conn, nil
 	}
 	conn, err := dial(cfg, url, grpc.WithConnectParams(grpc.ConnectParams{
@@ -51,28 +53,28 @@ func (o *others) to(cfg *tls.Config, cert []byte, url string) (*clientv3.Client,
 	if err != nil {
 		return nil, err
 	}
-	if o.conns == nil {
-		o.conns = map[string]*clientv3.Client{}
+	if k.conns == nil {
+		k.conns = map[string]*clientv3.Client{}
 	}
-	o.conns[url] = conn
+	k.conns[url] = conn
 	return conn, nil
 }
 
 // close ends them all.
-func (o *others) close() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.drop()
+func (k *kept) close() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.drop()
 }
 
-func (o *others) drop() {
-	for _, conn := range o.conns {
+func (k *kept) drop() {
+	for _, conn := range k.conns {
 		_ = conn.Close()
 	}
-	o.conns = nil
-	if o.end != nil {
-		o.end.Stop()
-		o.end = nil
+	k.conns = nil
+	if k.end != nil {
+		k.end.Stop()
+		k.end = nil
 	}
 }
 
