@@ -213,7 +213,11 @@ func (c *Client) ask(ctx context.Context, cfg *tls.Config, cert []byte, url stri
 	if err != nil {
 		return hostapi.Answer{}, fmt.Errorf("etcd at %s: %s", url, short(err))
 	}
-	return hostapi.Answer{URL: url, ClusterID: fleet.MemberID(list.Header.ClusterId), Members: members(list.Members)}, nil
+	a := hostapi.Answer{URL: url, ClusterID: fleet.MemberID(list.Header.ClusterId), Members: members(list.Members)}
+	if st, err := pb.NewMaintenanceClient(conn.ActiveConnection()).Status(ctx, &pb.StatusRequest{}); err == nil {
+		a.Leader = fleet.MemberID(st.Leader)
+	}
+	return a, nil
 }
 
 // Answering are those of the members that answer a status call within CallTimeout,

@@ -70,6 +70,7 @@ func (m Member) Voter() bool {
 type Answer struct {
 	URL       string // the client URL that answered
 	ClusterID fleet.MemberID
+	Leader    fleet.MemberID // as that voter sees it, zero when it does not say
 	Members   []status.Member
 }
 

@@ -28,6 +28,7 @@ func (d *Daemon) observe(ctx context.Context) (Facts, error) {
 	}
 	f.Nodes = d.nodes
 	d.ask(ctx, &f)
+	d.count(ctx, &f)
 	d.judge(ctx, &f)
 	d.dial(ctx, &f)
 	return f, nil
@@ -56,11 +57,19 @@ func (d *Daemon) look(ctx context.Context) (Facts, error) {
 	if host.Server.Process {
 		f.Etcd = d.s.Etcd.Local(ctx)
 	}
-	if f.stopDue() {
-		f.OthersAt = d.s.Now()
-		f.Others = d.s.Etcd.Answering(ctx, f.Etcd.View.ClusterID, f.Etcd.View.Leader, f.otherVoters())
-	}
+	d.count(ctx, &f)
 	return f, nil
+}
+
+// count asks the other voters, once for these facts, when the own server is to be
+// stopped and who they are is known.
+func (d *Daemon) count(ctx context.Context, f *Facts) {
+	if !f.OthersAt.IsZero() || !f.stopDue() {
+		return
+	}
+	l := f.list()
+	f.OthersAt = d.s.Now()
+	f.Others = d.s.Etcd.Answering(ctx, l.ClusterID, l.Leader, f.otherVoters())
 }
 
 // due says whether something that is done every so often is due, and marks it done.
@@ -83,7 +92,7 @@ func (d *Daemon) ask(ctx context.Context, f *Facts) {
 	if !member || f.Etcd.Answers && (f.Etcd.Learner || f.Etcd.View.Linearizable) || files.Tombstone {
 		return
 	}
-	if !d.due(&d.askedAt, f.Now, Swapping) {
+	if !d.due(&d.askedAt, f.Now, Swapping) && !f.blind() {
 		return
 	}
 	if a, err := d.s.Etcd.Ask(ctx, askURLs(*f)); err == nil {

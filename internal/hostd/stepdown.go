@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/hostapi"
 	"github.com/exadev/regrade/internal/platform"
 	"github.com/exadev/regrade/internal/status"
 )
@@ -152,18 +153,55 @@ func spared(f Facts) (Decision, bool) {
 // otherVoters are the voters beside the own member.
 func (f Facts) otherVoters() []status.Member {
 	var out []status.Member
-	for _, m := range f.Etcd.View.Members {
-		if m.ID != f.Etcd.ID && !m.Learner {
+	for _, m := range f.list().Members {
+		if !f.own(m) && !m.Learner {
 			out = append(out, m)
 		}
 	}
 	return out
 }
 
+// list is the member list by which this host judges what its own vote is needed
+// for: its own, or another voter's while its own etcd is too slow to give one.
+func (f Facts) list() hostapi.Answer {
+	if f.Etcd.Voter() || f.Answer == nil {
+		return hostapi.Answer{ClusterID: f.Etcd.View.ClusterID, Leader: f.Etcd.View.Leader, Members: f.Etcd.View.Members}
+	}
+	return *f.Answer
+}
+
+// own says whether a listed member is this host's.
+func (f Facts) own(m status.Member) bool {
+	switch {
+	case f.Etcd.Answers && f.Etcd.ID != 0:
+		return m.ID == f.Etcd.ID
+	case f.Host.Files.Identity.MemberID != 0:
+		return m.ID == f.Host.Files.Identity.MemberID
+	}
+	node, ok := fleet.MemberNodeName(m.Name)
+	return ok && node == f.Node
+}
+
+// votes says whether the own member is seen to vote: by its own word, or by another
+// voter's while it has none. Over the bad link that a host is taken out for, its etcd
+// votes and answers no linearizable read in time.
+func (f Facts) votes() bool {
+	return f.Etcd.Voter() || f.Host.Files.WAL && f.Host.Server.Process && f.Answer != nil && !f.Etcd.Learner &&
+		slices.ContainsFunc(f.Answer.Members, func(m status.Member) bool { return f.own(m) && !m.Learner })
+}
+
+// blind says whether the server is to be stopped or restarted and its own etcd does
+// not say whether it votes.
+func (f Facts) blind() bool {
+	j := f.Journal
+	return j.Phase == fleet.PhaseRunning && (j.Step == fleet.StepRollback || j.Step == fleet.StepStepUp) &&
+		f.Host.Files.WAL && f.Host.Server.Process && runs(f.Host.Server) && !f.Etcd.Voter() && !f.Etcd.Learner
+}
+
 // stopDue says whether the server, which votes, is to be stopped, or restarted
 // into another level.
 func (f Facts) stopDue() bool {
-	if f.Journal.Phase != fleet.PhaseRunning || !f.Etcd.Voter() {
+	if f.Journal.Phase != fleet.PhaseRunning || !f.votes() {
 		return false
 	}
 	switch f.Journal.Step {
@@ -298,7 +336,7 @@ func stepUp(f Facts, o order) Decision {
 		return startServer(f)
 	}
 	if h.Server.Level != fleet.LevelFull {
-		if !f.Etcd.Voter() {
+		if !f.votes() {
 			// It is no help to the quorum as it is.
 			return effect(Effect{Kind: Restart, Role: fleet.RoleServer})
 		}

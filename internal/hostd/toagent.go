@@ -70,6 +70,11 @@ func rollback(f Facts, o order) Decision {
 			return d
 		}
 	}
+	if f.blind() && f.Answer == nil && !f.Host.Files.Tombstone && !late(f, f.Policy.OperationTimeout) {
+		if _, gone := removed(f); !gone {
+			return hold(CodeNoQuorumWithout, "%s, and no other voter gives its list: nobody knows whether a quorum needs this server", etcdStage(f))
+		}
+	}
 	return toAgent(f, o)
 }
 

@@ -37,6 +37,7 @@ func (d *Daemon) ready(ctx context.Context, f Facts, e Effect) (_ context.Contex
 	}
 	again.Nodes, again.Answer, again.Preflight, again.Standbys = f.Nodes, f.Answer, f.Preflight, f.Standbys
 	again.FalteringSince = f.FalteringSince
+	d.count(ctx, &again)
 	if !reflect.DeepEqual(Next(again).Effect, e) {
 		return ctx, nil, Wake{After: Quick}, nil // the next pass says why
 	}

@@ -145,7 +145,7 @@ func (e *HostEtcd) Ask(ctx context.Context, urls []string) (answer hostapi.Answe
 				continue
 			}
 			if l := e.m.w.etcd.Local(s.Name); l.View.Linearizable {
-				answer = hostapi.Answer{URL: u, ClusterID: l.View.ClusterID, Members: l.View.Members}
+				answer = hostapi.Answer{URL: u, ClusterID: l.View.ClusterID, Leader: l.View.Leader, Members: l.View.Members}
 				return nil
 			}
 		}

@@ -335,6 +335,7 @@ func (r *run) heal() {
 	r.release()
 	r.ghosts = nil
 	for _, n := range r.names {
+		r.mute(n, 0)
 		r.w.Rejoin(n)
 		r.w.UnblockPeers(n)
 		r.w.Resume(n)

@@ -47,6 +47,7 @@ type run struct {
 	copies    []sim.Documents
 	clock     map[string]time.Duration // how far each host's clock is off
 	gone      map[string]bool          // hosts that never return
+	muted     map[string]time.Time     // hosts whose etcd is too slow for their daemon until then
 	person    bool                     // somebody changed what regrade does not put right
 	jobs      int
 	// alter breaks a rule on purpose.
@@ -79,7 +80,7 @@ func newRun(cfg sim.Config) (*run, error) {
 		return nil, err
 	}
 	r := &run{w: w, policy: p, ctx: context.Background(), names: w.Names(), daemons: map[string]*actor{}, swaps: map[fleet.SwapID]bool{}, kill: map[string]int{},
-		rng: rand.New(rand.NewPCG(cfg.Seed, 1)), clock: map[string]time.Duration{}, gone: map[string]bool{}}
+		rng: rand.New(rand.NewPCG(cfg.Seed, 1)), clock: map[string]time.Duration{}, gone: map[string]bool{}, muted: map[string]time.Time{}}
 	r.copies = append(r.copies, w.Copy())
 	r.hostd = hostd.DefaultPolicy()
 	r.hostd.OperationTimeout, r.hostd.SnapshotTimeout = p.OperationTimeout, p.SnapshotTimeout
@@ -166,7 +167,7 @@ func (r *run) newDaemon(name string) {
 	if old := r.daemons[name]; old != nil {
 		old.kill()
 	}
-	a := &actor{name: name, due: time.Now()}
+	a := &actor{name: name, due: time.Now(), muteUntil: r.muted[name]}
 	off := r.clock[name]
 	d := hostd.New(hostd.Settings{
 		Node: name, Policy: r.hostd,
@@ -234,6 +235,12 @@ func (r *run) step() {
 		r.newDaemon(next.name)
 		r.daemons[next.name].due = time.Now().Add(5 * time.Second)
 	}
+}
+
+// mute makes a host's etcd too slow for its own daemon.
+func (r *run) mute(name string, d time.Duration) {
+	r.muted[name] = time.Now().Add(d)
+	r.daemons[name].muteUntil = r.muted[name]
 }
 
 // bury ends a controller that was thought dead.

@@ -40,12 +40,16 @@ type actor struct {
 	refused      string
 	slowUntil    time.Time
 	each         time.Duration
+	muteUntil    time.Time     // its own etcd does not answer in time until then, and votes on
 	apart        bool          // the pass has a goroutine of its own
 	rest         time.Duration // for which it has stopped now
 }
 
 // errRefused is what an API server says that refuses.
 var errRefused = errors.New("403 forbidden")
+
+// errTooSlow is what a daemon has of an etcd that needs longer than it waits.
+var errTooSlow = errors.New("context deadline exceeded")
 
 func (a *actor) slow() bool { return time.Now().Before(a.slowUntil) }
 
@@ -82,6 +86,9 @@ func (a *actor) stall(at int, what string, d time.Duration) {
 func (a *actor) gate(what string) error {
 	if a.dead {
 		return sim.ErrKilled
+	}
+	if what == "ask the own etcd" && time.Now().Before(a.muteUntil) {
+		return errTooSlow
 	}
 	if !a.armed {
 		return nil
