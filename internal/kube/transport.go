@@ -98,6 +98,11 @@ func (r *route) RoundTrip(req *http.Request) (*http.Response, error) {
 		var resp *http.Response
 		resp, err = r.send(req, i)
 		if err == nil {
+			// What a server says that is only asked whether it is ready gives no time: its
+			// host may have a clock of its own (safety rule 22).
+			if d, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+				r.t.date.Store(d.Unix())
+			}
 			r.took(req, i, time.Since(sent))
 			if resp.StatusCode >= http.StatusInternalServerError {
 				r.t.doubt(i) // it has lost its etcd, perhaps; the next request asks first
@@ -134,9 +139,6 @@ func (r *route) send(req *http.Request, i int) (*http.Response, error) {
 	// The client would sleep and repeat by itself on this header. When to ask
 	// again is the loop's to decide.
 	resp.Header.Del("Retry-After")
-	if d, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
-		r.t.date.Store(d.Unix())
-	}
 	return resp, nil
 }
 
