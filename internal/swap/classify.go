@@ -94,7 +94,7 @@ func (v *view) classifyMarked() State {
 		switch {
 		case v.markedGone(v.out) && (v.departed() || !v.list.known):
 			return Finish
-		case v.out.Node.Annotations[fleet.AnnotationEtcdRemove] == fleet.True:
+		case asked(v.out):
 			return Remove
 		}
 		return StepDown

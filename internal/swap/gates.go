@@ -125,6 +125,9 @@ func (v *view) afterGates() []status.Reason {
 		rs = append(rs, v.voterGates(v.o.Host(name))...)
 	}
 	rs = append(rs, v.newcomerGates()...)
+	if asked(v.in) {
+		rs = append(rs, staleRemove(v.in))
+	}
 	for _, m := range v.o.Missing {
 		rs = append(rs, reason(CodeMissing, "", "%s", m))
 	}
@@ -205,8 +208,8 @@ func (v *view) voterGates(h *Host) []status.Reason {
 	if h.Node.Deleting {
 		rs = append(rs, reason(CodeDeleting, h.Name, "the Node %s is being deleted, which would remove its member", h.Name))
 	}
-	if h.Node.Annotations[fleet.AnnotationEtcdRemove] == fleet.True {
-		rs = append(rs, reason(CodeStaleRemove, h.Name, "somebody asked k3s to remove %s from etcd", h.Name))
+	if asked(h) {
+		rs = append(rs, staleRemove(h))
 	}
 	if l := h.Node.Labels[v.p.Keys.Level()]; l != "" && l != string(fleet.LevelFull) {
 		rs = append(rs, reason(CodeNotFull, h.Name, "%s is at level %s", h.Name, l))

@@ -2,6 +2,7 @@ package swap
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/quorum"
@@ -63,6 +64,7 @@ func (v *view) removeInGates() []status.Reason {
 	if v.list.leader == 0 {
 		rs = append(rs, reason(CodeNoLeader, "", "the voters do not agree on an etcd leader"))
 	}
+	rs = append(rs, slices.DeleteFunc(v.askedBeside(), func(r status.Reason) bool { return r.Node == v.rec.In })...)
 	return append(rs, v.mayRemove(v.inMembers(), v.rec.In)...)
 }
 
@@ -111,16 +113,35 @@ func (v *view) allRecordedServe() bool {
 // ourRemoval is the host whose removal this swap has asked k3s for: OUT once it was
 // told to step down, IN in a rollback. Any other request is somebody else's.
 func (v *view) ourRemoval() *Host {
-	asked := func(h *Host, s fleet.Step) bool {
-		return v.stepIs(h, s) && h.Node.Annotations[fleet.AnnotationEtcdRemove] == fleet.True
-	}
 	switch {
-	case asked(v.out, fleet.StepStepDown):
+	case v.stepIs(v.out, fleet.StepStepDown) && asked(v.out):
 		return v.out
-	case asked(v.in, fleet.StepRollback):
+	case v.stepIs(v.in, fleet.StepRollback) && asked(v.in):
 		return v.in
 	}
 	return nil
+}
+
+// asked says whether k3s is asked to remove a host's member. It takes the word in any
+// case (k3s-facts §5.1).
+func asked(h *Host) bool {
+	return h != nil && strings.EqualFold(h.Node.Annotations[fleet.AnnotationEtcdRemove], fleet.True)
+}
+
+// askedBeside names the voters but OUT that somebody has asked k3s to remove. It would
+// take a member of the swap beside each of them: one removal at a time, whoever asks.
+func (v *view) askedBeside() []status.Reason {
+	var rs []status.Reason
+	for _, name := range append(v.staying(), v.rec.In) {
+		if h := v.o.Host(name); asked(h) {
+			rs = append(rs, staleRemove(h))
+		}
+	}
+	return rs
+}
+
+func staleRemove(h *Host) status.Reason {
+	return reason(CodeStaleRemove, h.Name, "somebody asked k3s to remove %s from etcd", h.Name)
 }
 
 // mismatch is what on a Node keeps k3s from finding the member it is asked to

@@ -65,11 +65,11 @@ func rollbackRows() []Row {
 			}},
 		{From: Rollback, If: "a removal of IN is asked for and can be done", Code: "InRemovalWait",
 			when: func(v *view) bool {
-				return v.in.Node.Annotations[fleet.AnnotationEtcdRemove] == fleet.True && !v.inRemovalStuck()
+				return asked(v.in) && !v.inRemovalStuck()
 			},
 			say: func(v *view) string { return "k3s removes " + v.rec.In }},
 		{From: Rollback, If: "the request names what k3s will not find", Do: WithdrawRemoval, Code: "InRemovalStuck",
-			when: func(v *view) bool { return v.in.Node.Annotations[fleet.AnnotationEtcdRemove] == fleet.True },
+			when: func(v *view) bool { return asked(v.in) },
 			act:  on(WithdrawRemoval, inNode),
 			say:  func(v *view) string { return "the request to remove " + v.rec.In + " is withdrawn and put right" }},
 		{From: Rollback, If: "a gate of the removal is shut", Code: "InRemovalHeld",

@@ -222,8 +222,11 @@ func removeRows() []Row {
 		{From: Remove, If: "a gate has shut since and k3s has had its time", Do: WithdrawRemoval, To: StepDown, Code: "RemovalHeldWithdrawn",
 			// k3s carries the request out whenever it comes to it, whoever has fallen by
 			// then. Not at once: a request that k3s is just doing is left to it, and a list
-			// that is late for a moment is not worth two writes.
-			when:  func(v *view) bool { return v.heldIn(Remove, v.p.JustNow) && len(v.removeOutGates()) > 0 },
+			// that is late for a moment is not worth two writes. But it would carry out
+			// another's request in the same moment.
+			when: func(v *view) bool {
+				return len(v.askedBeside()) > 0 || v.heldIn(Remove, v.p.JustNow) && len(v.removeOutGates()) > 0
+			},
 			act:   on(WithdrawRemoval, outNode),
 			waits: func(v *view) []status.Reason { return v.removeOutGates() },
 			say: func(v *view) string {
