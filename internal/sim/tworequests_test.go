@@ -11,16 +11,16 @@ import (
 	"github.com/exadev/regrade/internal/swap"
 )
 
-// Somebody asks k3s to remove the newcomer while k3s backs off: OUT's removal is not
+// Somebody asks k3s to remove the newcomer, or deletes its Node, while k3s backs off: OUT's removal is not
 // asked for beside it, or is withdrawn, for k3s would carry both out and leave two
 // voters, with the swap published as completed (safety rules 2 and 5).
 func TestARequestForTheNewcomerHoldsTheRemovalOfTheOutgoingVoter(t *testing.T) {
 	for _, at := range []swap.State{swap.Settle, swap.DrainOut, swap.StepDown, swap.Remove} {
-		for _, after := range []int{0, 4} {
-			t.Run(fmt.Sprint(at, " ", after), func(t *testing.T) {
+		for _, kind := range []string{"removal asked", "node deleted"} {
+			t.Run(fmt.Sprint(at, " ", kind), func(t *testing.T) {
 				play(t, plan{Voters: 3, Standbys: 1, Seed: 7, Out: "v1", In: "s1", Faults: []fault{
 					{At: swap.Promote, Kind: "member controller backs off", For: 110 * time.Second},
-					{At: at, After: after, Kind: "removal asked", Host: "s1"},
+					{At: at, Kind: kind, Host: "s1", Effect: 1},
 					{Kind: "quiet", For: 4 * time.Minute},
 				}})
 			})
@@ -28,22 +28,26 @@ func TestARequestForTheNewcomerHoldsTheRemovalOfTheOutgoingVoter(t *testing.T) {
 	}
 }
 
-// The same where a newcomer is taken back and somebody asks for a staying voter.
-func TestARequestForAStayingVoterHoldsTheRemovalOfTheNewcomer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, wrong := live(plan{Voters: 3, Standbys: 1, Seed: 7, Out: "v1", In: "s1", Faults: []fault{
-			{At: swap.Settle, Kind: "peer port blocked", Host: "s1", For: 400 * time.Second},
-			{At: swap.Rollback, Kind: "member controller backs off", For: 90 * time.Second},
-			{Kind: "removal asked", Host: "v2"},
-			{Kind: "quiet", For: 4 * time.Minute},
-		}})
-		for _, s := range wrong {
-			t.Error(s)
-		}
-		if len(r.w.Voters()) != 3 {
-			t.Errorf("%d voters; %s", len(r.w.Voters()), r.words())
-		}
-	})
+// The same where a newcomer is taken back and somebody asks for a voter of before.
+func TestARequestForAVoterOfBeforeHoldsTheRemovalOfTheNewcomer(t *testing.T) {
+	for _, c := range []struct{ kind, host string }{{"removal asked", "v2"}, {"node deleted", "v2"}, {"node deleted", "v1"}} {
+		t.Run(c.kind+" "+c.host, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, wrong := live(plan{Voters: 3, Standbys: 1, Seed: 7, Out: "v1", In: "s1", Faults: []fault{
+					{At: swap.Settle, Kind: "peer port blocked", Host: "s1", For: 400 * time.Second},
+					{At: swap.Rollback, Kind: "member controller backs off", For: 90 * time.Second},
+					{Kind: c.kind, Host: c.host, Effect: 1},
+					{Kind: "quiet", For: 6 * time.Minute},
+				}})
+				for _, s := range wrong {
+					t.Error(s)
+				}
+				if len(r.w.Voters()) != 3 {
+					t.Errorf("%d voters; %s", len(r.w.Voters()), r.words())
+				}
+			})
+		})
+	}
 }
 
 // k3s takes remove=True for remove=true (k3s-facts §5.1). Somebody asks so for a staying

@@ -125,9 +125,7 @@ func (v *view) afterGates() []status.Reason {
 		rs = append(rs, v.voterGates(v.o.Host(name))...)
 	}
 	rs = append(rs, v.newcomerGates()...)
-	if asked(v.in) {
-		rs = append(rs, staleRemove(v.in))
-	}
+	rs = append(rs, doomed(v.in)...)
 	for _, m := range v.o.Missing {
 		rs = append(rs, reason(CodeMissing, "", "%s", m))
 	}
@@ -205,12 +203,7 @@ func (v *view) voterGates(h *Host) []status.Reason {
 	if !h.Node.Ready {
 		rs = append(rs, reason(CodeNotReady, h.Name, "%s is not Ready", h.Name))
 	}
-	if h.Node.Deleting {
-		rs = append(rs, reason(CodeDeleting, h.Name, "the Node %s is being deleted, which would remove its member", h.Name))
-	}
-	if asked(h) {
-		rs = append(rs, staleRemove(h))
-	}
+	rs = append(rs, doomed(h)...)
 	if l := h.Node.Labels[v.p.Keys.Level()]; l != "" && l != string(fleet.LevelFull) {
 		rs = append(rs, reason(CodeNotFull, h.Name, "%s is at level %s", h.Name, l))
 	} else if h.Report != nil && h.Report.Level != "" && h.Report.Level != fleet.LevelFull {

@@ -64,7 +64,9 @@ func (v *view) removeInGates() []status.Reason {
 	if v.list.leader == 0 {
 		rs = append(rs, reason(CodeNoLeader, "", "the voters do not agree on an etcd leader"))
 	}
-	rs = append(rs, slices.DeleteFunc(v.askedBeside(), func(r status.Reason) bool { return r.Node == v.rec.In })...)
+	for _, r := range v.rec.Voters {
+		rs = append(rs, doomed(v.o.Host(r.Node))...) // OUT among them: its Node may be being deleted
+	}
 	return append(rs, v.mayRemove(v.inMembers(), v.rec.In)...)
 }
 
@@ -133,15 +135,21 @@ func asked(h *Host) bool {
 func (v *view) askedBeside() []status.Reason {
 	var rs []status.Reason
 	for _, name := range append(v.staying(), v.rec.In) {
-		if h := v.o.Host(name); asked(h) {
-			rs = append(rs, staleRemove(h))
-		}
+		rs = append(rs, doomed(v.o.Host(name))...)
 	}
 	return rs
 }
 
-func staleRemove(h *Host) status.Reason {
-	return reason(CodeStaleRemove, h.Name, "somebody asked k3s to remove %s from etcd", h.Name)
+// doomed says why k3s will remove a host's member as soon as it comes to it.
+func doomed(h *Host) []status.Reason {
+	var rs []status.Reason
+	if h != nil && h.Node.Deleting {
+		rs = append(rs, reason(CodeDeleting, h.Name, "the Node %s is being deleted, which would remove its member", h.Name))
+	}
+	if asked(h) {
+		rs = append(rs, reason(CodeStaleRemove, h.Name, "somebody asked k3s to remove %s from etcd", h.Name))
+	}
+	return rs
 }
 
 // mismatch is what on a Node keeps k3s from finding the member it is asked to
