@@ -257,6 +257,16 @@ func (v *view) removalStuck() bool {
 	return mismatch(v.out, ms[0]) && v.past(Remove, v.p.TakeOver)
 }
 
+// newcomerLost says that somebody has taken the newcomer's vote away since OUT's was
+// removed: the swap ends, and a person has to make another voter.
+func (v *view) newcomerLost() []status.Reason {
+	if !v.list.known || v.inVotes() {
+		return nil
+	}
+	return []status.Reason{reason(CodeVoterCount, v.rec.In, "%s is removed and %s is a voter no more: the members are %s; somebody took it away, and a person has to make another voter",
+		v.rec.Out, v.rec.In, describe(v.list.members))}
+}
+
 func finishRows() []Row {
 	return []Row{
 		{From: Finish, If: "IN is still cordoned by us", Do: Uncordon, Code: "UncordonIn",
@@ -273,8 +283,13 @@ func finishRows() []Row {
 			say:  func(v *view) string { return v.rec.Out + " is back as an agent and is uncordoned" }},
 		{From: Finish, If: "OUT is back as an agent", Do: Conclude, To: End, Code: "Completed",
 			when: func(v *view) bool { return v.finished(v.out) && back(v.out) && v.departed() },
-			act:  conclude(fleet.OutcomeCompleted, nil),
-			say:  func(v *view) string { return v.rec.In + " votes in place of " + v.rec.Out }},
+			act:  conclude(fleet.OutcomeCompleted, (*view).newcomerLost),
+			say: func(v *view) string {
+				if rs := v.newcomerLost(); len(rs) > 0 {
+					return rs[0].Sentence
+				}
+				return v.rec.In + " votes in place of " + v.rec.Out
+			}},
 		{From: Finish, If: "OUT is silent past the bound and its Node is not clean", Do: CleanNode, Code: "CleanSilentOut",
 			when: func(v *view) bool {
 				return v.past(Finish, v.p.FinishTimeout) && !v.past(Finish, 2*v.p.FinishTimeout) && !v.out.Fresh && !v.clean(v.out)
@@ -284,7 +299,7 @@ func finishRows() []Row {
 		{From: Finish, If: "OUT is not back past the bound", Do: Conclude, To: End, Code: "CompletedPending",
 			when: func(v *view) bool { return v.past(Finish, v.p.FinishTimeout) && v.departed() },
 			act: conclude(fleet.OutcomeCompleted, func(v *view) []status.Reason {
-				return []status.Reason{reason(CodeStepTimeout, v.rec.Out, "%s had not come back as an agent within %s; it is finished when it returns", v.rec.Out, v.p.FinishTimeout)}
+				return append(v.newcomerLost(), reason(CodeStepTimeout, v.rec.Out, "%s had not come back as an agent within %s; it is finished when it returns", v.rec.Out, v.p.FinishTimeout))
 			}),
 			say: func(v *view) string {
 				return v.rec.In + " votes; " + v.rec.Out + " is left to return by itself, and its clean-up stays owed"
