@@ -101,10 +101,36 @@ func orphaned(f Facts, o order) Decision {
 	switch {
 	case j.Step == fleet.StepPromote && !f.Host.Files.WAL:
 		return begin(f, order{swap: j.Swap, step: fleet.StepRollback})
+	case j.Step == fleet.StepRollback && f.halfBack(order{swap: j.Swap}):
+		return overtaken(f, o)
 	case j.Step == fleet.StepRollback:
 		return toAgent(f, o)
 	}
 	return Decision{}
+}
+
+// overtaken ends a rollback that had stopped this server, or was about to, when its
+// swap went forward after all and ended without a word of this host: the member is
+// counted on, whoever has it in his list, and its server goes on. One that is gone from
+// the lists goes back to an agent.
+func overtaken(f Facts, o order) Decision {
+	_, gone := removed(f)
+	switch {
+	case gone:
+		return toAgent(f, o)
+	case !f.votes() && !f.listed():
+		return hold(CodeMemberListed, "swap %s has ended in the middle of this host's rollback; nothing says yet whether its member is in the lists", f.Journal.Swap)
+	case f.Host.Server.Gone():
+		return startServer(f)
+	case !f.Host.Server.Rising():
+		return soon(CodeStarting, "the server is %s", f.Host.Server.State)
+	}
+	return failed(f, CodeMemberListed, "swap %s has ended and this host is a member: it is not taken back", f.Journal.Swap)
+}
+
+// listed says whether another voter's list holds the own member.
+func (f Facts) listed() bool {
+	return f.Answer != nil && slices.ContainsFunc(f.Answer.Members, f.own)
 }
 
 // toAgent is the common way back to an agent. Role agent comes before leaving
