@@ -101,12 +101,20 @@ func orphaned(f Facts, o order) Decision {
 	switch {
 	case j.Step == fleet.StepPromote && !f.Host.Files.WAL:
 		return begin(f, order{swap: j.Swap, step: fleet.StepRollback})
-	case j.Step == fleet.StepRollback && f.halfBack(order{swap: j.Swap}):
+	case f.halfWay():
 		return overtaken(f, o)
 	case j.Step == fleet.StepRollback:
 		return toAgent(f, o)
 	}
 	return Decision{}
+}
+
+// halfWay says whether a rollback that has ended this server and nothing else, or a
+// promotion that would start it again, is still noted as going on.
+func (f Facts) halfWay() bool {
+	h, j := f.Host.Files, f.Journal
+	return (j.Step == fleet.StepRollback || j.Step == fleet.StepPromote) && j.Phase == fleet.PhaseRunning &&
+		h.Role == fleet.RoleServer && h.Leaving == "" && h.WAL && !h.Tombstone
 }
 
 // overtaken ends a rollback that had stopped this server, or was about to, when its
@@ -119,11 +127,15 @@ func overtaken(f Facts, o order) Decision {
 	case gone:
 		return toAgent(f, o)
 	case !f.votes() && !f.listed():
-		return hold(CodeMemberListed, "swap %s has ended in the middle of this host's rollback; nothing says yet whether its member is in the lists", f.Journal.Swap)
+		return hold(CodeMemberListed, "swap %s has ended in the middle of this host's %s; nothing says yet whether its member is in the lists", f.Journal.Swap, f.Journal.Step)
 	case f.Host.Server.Gone():
 		return startServer(f)
 	case !f.Host.Server.Rising():
 		return soon(CodeStarting, "the server is %s", f.Host.Server.State)
+	case f.Journal.Step == fleet.StepPromote && !f.Etcd.Voter():
+		return soon(CodeStarting, "%s", etcdStage(f))
+	case f.Journal.Step == fleet.StepPromote:
+		return done(f)
 	}
 	return failed(f, CodeMemberListed, "swap %s has ended and this host is a member: it is not taken back", f.Journal.Swap)
 }

@@ -2,6 +2,7 @@ package sim_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,17 +31,61 @@ func TestADaemonThatComesBackWithARollbackOfACompletedSwapStopsNoVoter(t *testin
 				for _, s := range wrong {
 					t.Error(s)
 				}
-				up := 0
-				for name := range r.w.Voters() {
-					if r.w.HostEtcd(name).Local(t.Context()).View.Linearizable {
-						up++
-					}
-				}
-				if up != 3 {
+				if up := serving(t, r); up != 3 {
 					t.Errorf("%d voters serve; %s", up, r.words())
 					show(t, r)
 				}
 			})
 		})
 	}
+}
+
+// It goes forward again, has noted so and falls before it has started its server; the
+// swap is completed meanwhile.
+func TestADaemonThatFallsAsItGoesForwardStartsItsServerWhenItComesBack(t *testing.T) {
+	faults["etcd is too slow for its daemon"] = func(r *run, f fault) { r.mute(f.Host, f.For) }
+	faults["falls as it goes forward"] = func(r *run, f fault) {
+		for range 2000 {
+			log, ordered := r.w.Log(), false
+			for _, e := range log[max(0, len(log)-40):] {
+				ordered = ordered || e.Node == f.Host && strings.Contains(e.What, "role-step=promote")
+				if ordered && e.By == f.Host && e.What == "journal written" {
+					r.w.DaemonDied(f.Host)
+					r.newDaemon(f.Host)
+					r.daemons[f.Host].due = time.Now().Add(f.For)
+					return
+				}
+			}
+			r.step()
+		}
+	}
+	defer delete(faults, "etcd is too slow for its daemon")
+	defer delete(faults, "falls as it goes forward")
+	synctest.Test(t, func(t *testing.T) {
+		r, wrong := live(plan{Voters: 3, Standbys: 1, Seed: 7, Out: "v1", In: "s1", Faults: []fault{
+			{At: swap.StepDown, Kind: "member controller backs off", For: 300 * time.Second},
+			{At: swap.Remove, Kind: "etcd is too slow for its daemon", Host: "s1", For: 3 * time.Minute},
+			{At: swap.Rollback, After: 10, Kind: "member removed", Host: "v1"},
+			{Kind: "falls as it goes forward", Host: "s1", For: 10 * time.Minute},
+			{Kind: "quiet", For: 30 * time.Minute},
+		}})
+		for _, s := range wrong {
+			t.Error(s)
+		}
+		if up := serving(t, r); up != 3 {
+			t.Errorf("%d voters serve; %s", up, r.words())
+			show(t, r)
+		}
+	})
+}
+
+// serving is how many voters answer a linearizable read.
+func serving(t *testing.T, r *run) (up int) {
+	t.Helper()
+	for name := range r.w.Voters() {
+		if r.w.HostEtcd(name).Local(t.Context()).View.Linearizable {
+			up++
+		}
+	}
+	return up
 }
