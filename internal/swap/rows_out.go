@@ -282,8 +282,13 @@ func finishRows() []Row {
 			act:  on(Uncordon, outNode),
 			say:  func(v *view) string { return v.rec.Out + " is back as an agent and is uncordoned" }},
 		{From: Finish, If: "OUT is back as an agent", Do: Conclude, To: End, Code: "Completed",
-			when: func(v *view) bool { return v.finished(v.out) && back(v.out) && v.departed() },
-			act:  conclude(fleet.OutcomeCompleted, (*view).newcomerLost),
+			// IN went forward out of a rollback, perhaps, and its server is not up again: the
+			// order stands until it is (safety rule 2).
+			when: func(v *view) bool {
+				_, serves := list(v.in)
+				return v.finished(v.out) && back(v.out) && v.departed() && (serves || !v.inVotes() || v.past(Finish, v.p.FinishTimeout))
+			},
+			act: conclude(fleet.OutcomeCompleted, (*view).newcomerLost),
 			say: func(v *view) string {
 				if rs := v.newcomerLost(); len(rs) > 0 {
 					return rs[0].Sentence
@@ -307,8 +312,17 @@ func finishRows() []Row {
 		{From: Finish, To: Finish, Code: "FinishWait",
 			waits: func(v *view) []status.Reason {
 				rs := append(slices.Clone(v.list.problems), v.hostReason(v.out, fleet.StepFinishDemote)...)
-				return append(rs, v.silence(v.out)...)
+				rs = append(rs, v.silence(v.out)...)
+				if _, serves := list(v.in); v.inVotes() && !serves {
+					rs = append(rs, whyNoList(v.rec.In, v.in))
+				}
+				return rs
 			},
-			say: func(v *view) string { return v.rec.Out + " becomes an agent" }},
+			say: func(v *view) string {
+				if v.finished(v.out) && back(v.out) {
+					return v.rec.Out + " is an agent again; " + v.rec.In + " has to serve"
+				}
+				return v.rec.Out + " becomes an agent"
+			}},
 	}
 }
