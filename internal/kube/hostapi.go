@@ -104,14 +104,15 @@ func (h *HostAPI) conn() (*Connection, error) {
 	return h.others, nil
 }
 
-// did looks at what a server answered: one that answers but cannot serve, as an
-// etcd-only server's 503, is left for the next that is ready.
+// did looks at what a server answered: one that does not know this host's credentials,
+// or is too busy for it, is left for the next that is ready. One that answers with an
+// error of its own, as an etcd-only server's 503, the transport has left already.
 func did(c *Connection, err error) error {
 	if err == nil {
 		return nil
 	}
 	if s, ok := errors.AsType[*apierrors.StatusError](err); ok {
-		if code := s.Status().Code; code >= 500 || code == 401 || code == 429 {
+		if code := s.Status().Code; code == 401 || code == 429 {
 			c.Transport.leave()
 		}
 	}
