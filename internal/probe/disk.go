@@ -57,6 +57,10 @@ func (p *Probe) fsync(s *fitness.Sample) {
 	if d.next.IsZero() {
 		d.next = time.Now()
 		if last, ok := p.lastFsync(); ok {
+			// A clock that was set back since then must not put it off for longer.
+			if last.After(d.next) {
+				last = d.next
+			}
 			d.next = last.Add(p.fsyncEvery())
 		}
 	}
