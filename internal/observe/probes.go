@@ -24,6 +24,12 @@ type seenProbe struct {
 	// first look was (safety rule 22).
 	changed bool
 	since   time.Time
+
+	// What the host was last known to have come to: the boot and counter of its
+	// entry, and the boots before that one.
+	boot    string
+	counter uint64
+	former  map[string]bool
 }
 
 // see takes in one look.
@@ -34,13 +40,49 @@ func (s *seenProbe) see(node, raw string, beat Heartbeat, has bool, now time.Tim
 			s.decode(node, raw)
 		}
 	}
+	moved := s.looked && has && (!s.hasBeat || beat != s.beat) && s.vouches(beat)
+	written := s.looked && raw != s.raw && raw != ""
 	switch {
 	case !s.looked:
 		s.since = now
-	case raw != s.raw && raw != "", has && (!s.hasBeat || beat != s.beat) && s.vouches(beat):
+	case written && !moved && s.older():
+		// Put back from a backup or by hand: a change, and no word of the host's.
+		s.changed, s.since = false, now
+	case written || moved:
 		s.changed, s.since = true, now
 	}
+	s.comeTo(moved)
 	s.raw, s.beat, s.hasBeat, s.looked = raw, beat, has, true
+}
+
+// older says whether the entry was made before one that was seen: by its counter
+// within a boot, else by its boot.
+func (s *seenProbe) older() bool {
+	switch w := s.window; {
+	case w == nil:
+		return false
+	case w.BootID == s.boot:
+		return w.Counter < s.counter
+	default:
+		return s.former[w.BootID]
+	}
+}
+
+// comeTo notes what the host has come to, also back to, where its own heartbeat says
+// so: a window that begins anew counts from one again.
+func (s *seenProbe) comeTo(vouched bool) {
+	w := s.window
+	if w == nil || !vouched && s.older() {
+		return
+	}
+	if s.boot != "" && s.boot != w.BootID {
+		if s.former == nil {
+			s.former = map[string]bool{}
+		}
+		s.former[s.boot] = true
+	}
+	delete(s.former, w.BootID)
+	s.boot, s.counter = w.BootID, w.Counter
 }
 
 // vouches says whether a heartbeat is of this very entry: of its boot, with a
