@@ -18,17 +18,38 @@ func (d *decider) held() []status.Reason {
 	return append(rs, d.restraints()...)
 }
 
-// lasting: a voter goes only for what is more than chance or one bad moment.
+// lasting: a voter goes only for what is more than chance or one bad moment. Of a
+// bad link that lasts neither end goes because of a bad moment on another one.
 func (d *decider) lasting(out *judged) []status.Reason {
 	grounds := out.v.Grounds()
-	if slices.ContainsFunc(grounds, func(r fitness.Reason) bool { return r.Lasting }) {
+	if slices.ContainsFunc(grounds, func(r fitness.Reason) bool { return r.Lasting && r.Peer == "" }) {
 		return nil
+	}
+	if slices.ContainsFunc(grounds, func(r fitness.Reason) bool { return r.Lasting }) {
+		return d.stillCause(out)
 	}
 	so := ""
 	if m := grounds[0].Measure; m != nil {
 		so = fmt.Sprintf(": so far %s beyond the limit within %s", plural(m.Beyond, "sample"), (time.Duration(m.SpreadMS) * time.Millisecond).Round(time.Second))
 	}
 	return []status.Reason{{Code: CodeNotLasting, Node: out.Name, Sentence: fmt.Sprintf("%s is unfit, and before it is swapped that has to last%s", out.Name, so)}}
+}
+
+// stillCause says why a voter would not be named the cause of the bad links if only
+// those that last counted.
+func (d *decider) stillCause(out *judged) []status.Reason {
+	if out.v.Part != fitness.Cause {
+		return nil
+	}
+	i := slices.IndexFunc(d.voters, func(j *judged) bool {
+		return j != out && cmp.Or(cmp.Compare(j.v.LastingLinks, out.v.LastingLinks), cmp.Compare(j.v.Seen, out.v.Seen)) >= 0
+	})
+	if i < 0 {
+		return nil
+	}
+	return []status.Reason{{Code: CodeNotLasting, Node: out.Name, Sentence: fmt.Sprintf(
+		"%s is on more bad links than any other voter, and of those that last %s is on as many (%d): before %s is swapped its other bad links have to last, too",
+		out.Name, d.voters[i].Name, d.voters[i].v.LastingLinks, out.Name)}}
 }
 
 // fleetGates: the fleet is one that may be swapped in at all.

@@ -234,7 +234,7 @@ func (l *links) open(node string) (n, lasting int) {
 func (l *links) blame() {
 	var blind []*host
 	for _, h := range l.voters {
-		if h.v.BadLinks, _ = l.open(h.Node); h.samples == nil && h.v.BadLinks > 0 {
+		if h.v.BadLinks, h.v.LastingLinks = l.open(h.Node); h.samples == nil && h.v.BadLinks > 0 {
 			blind = append(blind, h)
 		}
 	}

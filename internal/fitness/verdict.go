@@ -34,6 +34,8 @@ type Verdict struct {
 	// many hosts that do not vote find it bad to reach. They rank causes.
 	BadLinks int `json:"bad_links,omitempty"`
 	Seen     int `json:"seen,omitempty"`
+	// LastingLinks are those of its bad links that last (Policy.Lasting).
+	LastingLinks int `json:"lasting_links,omitempty"`
 	// Part is the voter's part in its bad links.
 	Part Part `json:"part,omitempty"`
 	// Margin is the worst measure as a share of its limit: for a voter over 1 is

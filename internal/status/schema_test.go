@@ -76,7 +76,7 @@ func documents() map[string]any {
 			}},
 			OtherNodes: 7, History: []status.PastSwap{{ID: id, Out: "n1", In: "n4", Manual: true, Outcome: fleet.OutcomeCompleted, EndedAt: at}},
 			Verdicts: []fitness.Verdict{{
-				Node: "n1", Votes: true, Fitness: fitness.Unfit, BadLinks: 2, Seen: 1, Part: fitness.Cause, Margin: 1.2, Link: fitness.Wired,
+				Node: "n1", Votes: true, Fitness: fitness.Unfit, BadLinks: 2, Seen: 1, LastingLinks: 1, Part: fitness.Cause, Margin: 1.2, Link: fitness.Wired,
 				Samples: 100, From: at, To: at, Members: []fleet.MemberID{big}, Measures: []fitness.Measure{measure},
 				Reasons: []fitness.Reason{{Code: "LinkSlow", Sentence: "n1 is slow", Weight: fitness.Ground, Lasting: true, Peer: "n2", Measure: &measure}},
 			}},
