@@ -69,3 +69,22 @@ func TestHostsDoNotWriteInStep(t *testing.T) {
 		}
 	}
 }
+
+// A heartbeat vouches for an entry until it is a window ahead of it: a probe that
+// writes less often than that is silent to the controller though it goes on.
+func TestNoProbeIsSilentBetweenTwoWrites(t *testing.T) {
+	for _, size := range []int{5, 20, 100, 1000} {
+		for _, hosts := range []int{4, 9, 64, 150, 1000} {
+			for _, period := range []time.Duration{time.Second, 2 * time.Second, 15 * time.Second} {
+				p := &Probe{s: Settings{Size: size, Period: period}, seen: view{hosts: hosts}, mapBytes: min(hosts*(3<<10)*size/100, 1<<20)}
+				most := 0
+				for i := range 2*(p.every()/4) + 1 {
+					most = max(most, jittered(p.every(), func(int) int { return i }))
+				}
+				if most > size {
+					t.Errorf("%d hosts, a window of %d, a period of %s: written every %d periods at most, vouched for during %d", hosts, size, period, most, size)
+				}
+			}
+		}
+	}
+}

@@ -272,10 +272,12 @@ func (p *Probe) write(ctx context.Context) error {
 	return nil
 }
 
-// every is how many periods lie between two writes. A fleet so large that four
-// windows are too few is not slowed down further: nobody would learn anything.
+// every is how many periods lie between two writes: so few that a heartbeat is never
+// more than a window ahead of the entry, chance included. Further ahead nobody takes
+// its word, and the host would be unknown until the next write, however large the
+// fleet.
 func (p *Probe) every() int {
-	return writeEvery(p.seen.hosts, p.mapBytes, p.s.Period, 4*p.s.Size)
+	return writeEvery(p.seen.hosts, p.mapBytes, p.s.Period, p.s.Size*4/5)
 }
 
 func (p *Probe) put(ctx context.Context, entry string) (int, error) {
