@@ -37,9 +37,10 @@ func Concluded(prev *status.Status, last status.LastSwap, p Policy) status.Statu
 	return s
 }
 
-// historyLife and maxHistory bound what is remembered of ended swaps.
+// historyLife and maxHistory bound what is remembered of ended swaps: for longer than
+// the longest dwell that can be set.
 const (
-	historyLife = 14 * 24 * time.Hour
+	historyLife = 31 * 24 * time.Hour
 	maxHistory  = 100
 )
 
