@@ -192,7 +192,14 @@ func (h *host) judgeWiFi(p Policy) {
 	if p.WiFi == WiFiIgnore {
 		return
 	}
-	if !h.gapUnless(read, ReadingLink) || kind != WiFi {
+	if !h.gapUnless(read, ReadingLink) {
+		return
+	}
+	if kind != WiFi {
+		// A host that changes over and back would be fit in every other moment.
+		if !h.Votes && b.n > h.left() {
+			h.v.add(Reason{Code: CodeWiFi, Weight: Bar, Sentence: fmt.Sprintf("the default route of %s left by Wi-Fi in %d of %d samples, the last %s before its last sample (setting %s)", h.Node, b.n, read, short(h.v.To.Sub(b.last)), p.WiFi)})
+		}
 		return
 	}
 	r := Reason{Code: CodeWiFi, Weight: Bar, Lasting: b.lasting(p), Sentence: fmt.Sprintf("the default route of %s leaves by Wi-Fi (setting %s)", h.Node, p.WiFi)}

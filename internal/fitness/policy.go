@@ -36,8 +36,8 @@ type Policy struct {
 // WiFiRule is what a default route by Wi-Fi means.
 type WiFiRule string
 
-// Rules. Avoid is the default: such a standby is not brought in, and such a
-// voter is reported and stays. With Unfit it is thrown out as well.
+// Rules. Avoid is the default: such a standby is not brought in, nor one that was on
+// Wi-Fi within its window, and such a voter is reported and stays. With Unfit it is thrown out as well.
 const (
 	WiFiIgnore WiFiRule = "ignore"
 	WiFiAvoid  WiFiRule = "avoid"
