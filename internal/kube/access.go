@@ -131,7 +131,7 @@ func ParseServers(list string) ([]string, error) {
 			s = "https://" + s
 		}
 		u, err := url.Parse(s)
-		if err != nil || u.Host == "" || (u.Path != "" && u.Path != "/") || u.User != nil || (u.Scheme != "https" && u.Scheme != "http") {
+		if err != nil || u.Hostname() == "" || strings.HasSuffix(u.Host, ":") || (u.Path != "" && u.Path != "/") || u.User != nil || (u.Scheme != "https" && u.Scheme != "http") {
 			return nil, fmt.Errorf("API server %q: want a URL like https://10.0.0.1:6443", s)
 		}
 		if u.Port() == "" {

@@ -248,7 +248,7 @@ func TestParseServers(t *testing.T) {
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %q, %v", got, err)
 	}
-	for _, bad := range []string{"ftp://x", "https://", "https://x/path", "https://u:p@x", "://", "https://x:port"} {
+	for _, bad := range []string{"ftp://x", "https://", "https://x/path", "https://u:p@x", "://", "https://x:port", ":", "10.0.0.1:", "https://:6443"} {
 		if got, err := ParseServers(bad); err == nil {
 			t.Errorf("%q gives %q", bad, got)
 		}
