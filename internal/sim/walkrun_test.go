@@ -53,6 +53,13 @@ func TestTheWholeSmallCaseIsWalked(t *testing.T) {
 		t.Fatalf("REGRADE_SIM_WALK=%q: %v", spec, err)
 	}
 	k.anywhere, k.bursts, k.faults = anywhere > 0, fine == 0, walkFaults()
+	if only := os.Getenv("REGRADE_SIM_WALK_FAULTS"); only != "" {
+		names := strings.Split(only, ";")
+		k.faults = slices.DeleteFunc(k.faults, func(f walkFault) bool { return !slices.Contains(names, f.name) })
+		if len(k.faults) != len(names) {
+			t.Fatalf("REGRADE_SIM_WALK_FAULTS=%q: not each is a fault of the walk", only)
+		}
+	}
 	if l := os.Getenv("REGRADE_SIM_WALK_LIMIT"); l != "" {
 		if k.limit, err = time.ParseDuration(l); err != nil {
 			t.Fatal(err)
