@@ -21,21 +21,20 @@ func TestAServerThatIsOnlyComparedGivesNoDate(t *testing.T) {
 	}))
 	t.Cleanup(other.Close)
 	conn := connectTo(t, used.URL, other.URL)
-	conn.Transport.pace.limit, conn.Transport.pace.every = 10*time.Millisecond, time.Hour
+	conn.Transport.pace.limit, conn.Transport.pace.every = 10*time.Millisecond, 0
 	api := newHostAPI(conn, conn, HostOptions{Node: "n0"})
 	want, err := http.ParseTime(date)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 3 {
+	// A comparison ends with the first answer, perhaps before the other was reached.
+	for n := 0; len(asked) == 0; n++ {
+		if n == 1000 {
+			t.Fatal("the servers were not compared")
+		}
 		if _, err := api.ListNodes(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-	}
-	select {
-	case <-asked:
-	case <-time.After(5 * time.Second):
-		t.Fatal("the servers were not compared")
 	}
 	for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if got := conn.Transport.Date(); !got.Equal(want) {
