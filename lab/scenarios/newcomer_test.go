@@ -106,8 +106,10 @@ func Test_second_voter_lost(t *testing.T) {
 	s.writeThrough("n2")
 	// A pod that takes its time keeps the outgoing host from its restart meanwhile:
 	// a voter that falls in the very moment of that is nobody's to prevent.
-	s.must(s.RunPod(ctx, cluster.PodSpec{Name: "slow", Node: out, Owner: true, Grace: 15}))
+	s.must(s.RunPod(ctx, cluster.PodSpec{Name: "guarded", Node: out, Owner: true}))
 	s.ask(out, in)
+	s.awaitState("promote")
+	s.must(s.Budget(ctx, "guard", "guarded")) // the drain waits until the alarm is there
 	s.awaitState("drain-out")
 	s.must(s.Host("n3").Crash(ctx, true))
 	s.waitsFor("n3", "")
@@ -128,7 +130,7 @@ func Test_second_voter_lost(t *testing.T) {
 // back with the next write, so it is raised again and again.
 func Test_alarm_mid_swap(t *testing.T) {
 	long(t)
-	s, out, in := troubled(t, "FLEET_ROLE_RUNNER_WAIT_SECONDS=120") // no drain ends under the alarm
+	s, out, in := troubled(t, "FLEET_ROLE_RUNNER_WAIT_SECONDS=300") // no drain is given up under the alarm
 	ctx := t.Context()
 	s.outage = true
 	s.must(s.RunPod(ctx, cluster.PodSpec{Name: "slow", Node: out, Owner: true, Grace: 15}))
@@ -152,6 +154,10 @@ func Test_alarm_mid_swap(t *testing.T) {
 	}))
 	s.sameMembers(before)
 	cleared()
+	s.eventually(soon, "the budget to be deleted", func(ctx context.Context) (bool, string) {
+		err := s.DeleteBudget(ctx, "guard")
+		return err == nil, fmt.Sprint(err)
+	})
 	s.ends(out, in, fleet.OutcomeCompleted)
 	s.backAsAgent(out)
 	s.end("n2", "n3", in)
