@@ -74,6 +74,7 @@ const (
 	FileRole        = RoleDir + "/role"
 	FileLeaving     = RoleDir + "/leaving"
 	FileJoinURL     = RoleDir + "/join-url"
+	FileAgentURL    = RoleDir + "/agent-join-url"
 	FileClusterID   = RoleDir + "/cluster-id"
 	FileMemberID    = RoleDir + "/member-id"
 	FileVoters      = RoleDir + "/voters"
@@ -91,7 +92,9 @@ const (
 	FileAgentJoin   = FileAgentConf + ".d/20-fleet-role-join.yaml"
 	FileUnitJoin    = "/etc/systemd/system/k3s.service.d/20-fleet-role-join.conf"
 	FileAgentUnit   = "/etc/systemd/system/k3s-agent.service.d/20-fleet-role-join.conf"
-	FileLevel       = "regrade-level" // in the data dir, read by the Docker entrypoint
+	FileLevel       = "regrade-level"   // in the data dir, read by the Docker entrypoint
+	FileStarted     = "regrade-started" // in the data dir, written by it: the level the server started with
+	FileEntrypoint  = "/run/regrade-entrypoint.json"
 	EnvJoinHost     = "GITHUB_RUNNER_JOIN_HOST"
 
 	// DirFsync is where the probe of a standby measures its disk: on the one that

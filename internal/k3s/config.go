@@ -151,15 +151,21 @@ type Join struct {
 
 // ReadJoin reads it for the configuration and the environment file of a unit.
 func (d Disk) ReadJoin(configPath, envPath string) (Join, error) {
-	c, err := d.ReadConfig(configPath)
-	if err != nil {
-		return Join{}, err
-	}
 	env := map[string]string{}
 	if raw, err := os.ReadFile(d.at(envPath)); err == nil {
 		env = ParseEnv(raw)
 	} else if !os.IsNotExist(err) {
 		return Join{}, fmt.Errorf("k3s environment: %w", err)
+	}
+	return d.ReadJoinWith(configPath, env)
+}
+
+// ReadJoinWith reads it for the configuration and an environment that is known,
+// such as a container's.
+func (d Disk) ReadJoinWith(configPath string, env map[string]string) (Join, error) {
+	c, err := d.ReadConfig(configPath)
+	if err != nil {
+		return Join{}, err
 	}
 	j := Join{URL: firstOf(c.Get("server"), env["K3S_URL"]), Token: Secret(firstOf(c.Get("token"), env["K3S_TOKEN"]))}
 	// A token file wins over a token (k3s-facts §1.1).

@@ -125,6 +125,20 @@ func (d Disk) Initialised() (wal, tombstone bool, err error) {
 	return wal, tombstone, nil
 }
 
+// Demoted says that a datastore was moved aside here, or half moved: this host
+// was a member (R-A-11).
+func (d Disk) Demoted() (bool, error) {
+	for _, dir := range [][]string{{"server", aside}, {"server", halfway}, {"server", db, aside}, {"server", db, halfway}} {
+		if there, err := exists(d.Path(dir...)); err != nil || there {
+			if err != nil {
+				err = fmt.Errorf("datastore moved aside: %w", err)
+			}
+			return there, err
+		}
+	}
+	return false, nil
+}
+
 // MoveAside moves what is in server/db, all but snapshots and their metadata,
 // to server/db.demoted (server/db/db.demoted where db is a disk of its own), and
 // keeps one such copy. It is done piece by piece into

@@ -65,7 +65,20 @@ func ParseUnitDropIn(raw []byte) string {
 const levelHead = "# regrade-level: "
 
 // etcdOnly are the flags of an etcd-only server, all four (R-112-08).
-const etcdOnly = "disable-apiserver: true\ndisable-controller-manager: true\ndisable-scheduler: true\ndisable-agent: true\n"
+var etcdOnly = []string{"disable-apiserver", "disable-controller-manager", "disable-scheduler", "disable-agent"}
+
+// LevelFlags are the arguments of `k3s server` that stand for a level, where no
+// drop-in can (R-112-08). As in a drop-in, control-plane needs none.
+func LevelFlags(level fleet.Level) []string {
+	if level != fleet.LevelEtcdOnly {
+		return nil
+	}
+	flags := make([]string, 0, len(etcdOnly))
+	for _, f := range etcdOnly {
+		flags = append(flags, "--"+f)
+	}
+	return flags
+}
 
 // LevelDropIn is the k3s drop-in of a level; a full server has none. A level is
 // named in its first line, because control-plane needs no flag of k3s.
@@ -74,7 +87,7 @@ func LevelDropIn(level fleet.Level) ([]byte, error) {
 	case fleet.LevelControlPlane:
 		return []byte(levelHead + string(level) + "\n{}\n"), nil
 	case fleet.LevelEtcdOnly:
-		return []byte(levelHead + string(level) + "\n" + etcdOnly), nil
+		return []byte(levelHead + string(level) + "\n" + strings.Join(etcdOnly, ": true\n") + ": true\n"), nil
 	}
 	return nil, fmt.Errorf("level %q has no drop-in", level)
 }
