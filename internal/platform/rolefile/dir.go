@@ -79,6 +79,20 @@ func (d Dir) Read() (Files, error) {
 	return f, nil
 }
 
+// JoinURL is where the next start of a role joins, on a platform without
+// drop-ins; empty when the file is missing or empty (R-A-08).
+func (d Dir) JoinURL(role fleet.Role) (string, error) { return d.line(joinURL(role)) }
+
+// SetJoinURL writes it; the empty URL deletes the file.
+func (d Dir) SetJoinURL(role fleet.Role, url string) error { return d.put(joinURL(role), url) }
+
+func joinURL(role fleet.Role) string {
+	if role == fleet.RoleServer {
+		return fleet.FileJoinURL
+	}
+	return fleet.FileAgentURL
+}
+
 // AllowedBoot is the boot in which the operator allowed a join, empty when none.
 func (d Dir) AllowedBoot() (string, error) { return d.line(fleet.FileAllowJoin) }
 

@@ -5,7 +5,7 @@
 // Docker entrypoint.
 //
 // The files live in the role directory /etc/github-runner (role, leaving,
-// join-url, cluster-id, member-id, voters) and, for what must not survive a
+// join-url, agent-join-url, cluster-id, member-id, voters) and, for what must not survive a
 // reboot, in /run/regrade (joining, allow-join). Rule is pure; Dir reads and
 // writes the files under a root.
 package rolefile
