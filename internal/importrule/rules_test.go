@@ -54,6 +54,7 @@ var rings = map[string]ring{
 	"internal/controller": loop,
 	"internal/hostd":      loop,
 	"internal/probe":      loop,
+	"internal/entrypoint": loop,
 	"internal/provision":  loop,
 	"internal/recovery":   loop,
 	"internal/heartbeat":  loop,

@@ -12,6 +12,8 @@ import (
 const (
 	Controller = "controller"
 	Node       = "node"
+	Role       = "role"
+	Path       = "path"
 	Host       = "host"
 	Swap       = "swap"
 	Step       = "step"
