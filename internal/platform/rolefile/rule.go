@@ -168,8 +168,9 @@ func mayAgent(f Files) Answer {
 			return no("the operator allowed the server with allow-join")
 		}
 		return yes("the role file says agent")
-	case f.Role == "" && (f.Identity.ClusterID != 0 || f.AllowJoin) && mayServer(f).May:
-		// Both units are enabled by now: a lost role file must not start both.
+	case f.Role == "" && (f.Identity.ClusterID != 0 || f.IdentityProblem != "" || f.AllowJoin) && mayServer(f).May:
+		// Both units are enabled by now: a lost role file must not start both. An
+		// identity that cannot be read was written by regrade all the same.
 		return no("no role file, and the server may start: %s", mayServer(f).Why)
 	case f.Role == "":
 		return yes("no role file: as it was before regrade")
