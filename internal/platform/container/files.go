@@ -110,13 +110,18 @@ func (f *Files) tokens(role fleet.Role) map[string]string {
 // Environ is k3s's environment for a role, made from the container's. What would
 // override a decision that was made here is taken out: K3S_URL and
 // K3S_CLUSTER_INIT decide between joining and founding, K3S_CONFIG_FILE would win
-// over the role's own file (k3s-facts §1.2). Tokens stay variables: an argument
-// is for everybody to read (safety rule 31).
+// over the role's own file (k3s-facts §1.2). So is an empty one, which Compose
+// cannot leave out. Tokens stay variables: an argument is for everybody to read
+// (safety rule 31).
 func (f *Files) Environ(role fleet.Role, environ []string) []string {
 	tokens := f.tokens(role)
 	var out []string
 	for _, kv := range environ {
-		switch name, _, _ := strings.Cut(kv, "="); name {
+		name, value, _ := strings.Cut(kv, "=")
+		if value == "" && strings.HasPrefix(name, "K3S_") {
+			continue
+		}
+		switch name {
 		case "K3S_URL", "K3S_CLUSTER_INIT", "K3S_CONFIG_FILE", "K3S_DATA_DIR", EnvToken, EnvTokenFile:
 		default:
 			out = append(out, kv)

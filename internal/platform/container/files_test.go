@@ -95,7 +95,7 @@ func TestTheStartRuleSeesTheContainersJoin(t *testing.T) {
 
 func TestK3sIsGivenNothingThatDecidesOverOurHeads(t *testing.T) {
 	b := box{t, t.TempDir(), map[string]string{"K3S_TOKEN": "s", "K3S_AGENT_TOKEN_FILE": "/a"}}
-	given := []string{"K3S_URL=u", "K3S_TOKEN=s", "K3S_CLUSTER_INIT=true", "K3S_CONFIG_FILE=c", "K3S_DATA_DIR=d", "K3S_AGENT_TOKEN_FILE=/a", "K3S_NODE_NAME=n", "HTTPS_PROXY=p"}
+	given := []string{"K3S_URL=u", "K3S_TOKEN=s", "K3S_CLUSTER_INIT=true", "K3S_CONFIG_FILE=c", "K3S_DATA_DIR=d", "K3S_AGENT_TOKEN_FILE=/a", "K3S_NODE_NAME=n", "HTTPS_PROXY=p", "K3S_VPN_AUTH="}
 	if got := b.files().Environ(fleet.RoleServer, given); !slices.Equal(got, []string{"K3S_AGENT_TOKEN_FILE=/a", "K3S_NODE_NAME=n", "HTTPS_PROXY=p", "K3S_TOKEN=s"}) {
 		t.Errorf("%q", got)
 	}
