@@ -167,6 +167,7 @@ func (l hostLock) TryLock() (bool, error) { return l.Flock.TryLock() }
 // New makes `regrade host` with its commands.
 func New(e env.Env, d Deps) *cobra.Command {
 	h := &host{e: e, d: d}
+	var i inventory
 	cmd := &cobra.Command{
 		Use:   "host",
 		Short: "Run this host's daemon, or take one of its steps",
@@ -177,11 +178,17 @@ settings are /etc/regrade/host.yaml and join.yaml.
 Exit statuses of the commands: 0 done, 1 failed, 2 refused with nothing changed,
 3 not yet.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return h.daemon(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := env.Read(cmd, h.e.Getenv); err != nil {
+				return err
+			}
+			return h.daemon(cmd.Context(), i)
+		},
 	}
 	cmd.PersistentFlags().StringVar(&h.root, "root", "/", "folder that stands before every path on the host")
+	i.flags(cmd.Flags())
 	cmd.AddCommand(
-		h.status(), h.preflight(), h.roleIs(), h.allowJoin(),
+		h.status(), h.preflight(), h.roleIs(), h.allowJoin(), h.recordRole(),
 		h.step("promote", "Make this standby a server", fleet.StepPromote),
 		h.step("step-down", "Make this voter an etcd-only server that is leaving", fleet.StepStepDown),
 		h.step("rollback", "Undo a promotion, from whatever state it reached", fleet.StepRollback),
@@ -192,7 +199,7 @@ Exit statuses of the commands: 0 done, 1 failed, 2 refused with nothing changed,
 }
 
 // daemon is the watch loop.
-func (h *host) daemon(ctx context.Context) error {
+func (h *host) daemon(ctx context.Context, i inventory) error {
 	p, err := h.parts()
 	if err != nil {
 		return err
@@ -202,6 +209,7 @@ func (h *host) daemon(ctx context.Context) error {
 		return env.Failed(err)
 	}
 	p.log.Info("host daemon started", obs.Host, p.settings.Node)
+	h.recordAtStart(ctx, p, i)
 	go lean.Stay(ctx, p.daemon.Policy.Period, p.log)
 	if err := hostd.New(p.daemon).Run(ctx); err != nil {
 		return env.Failed(err)
