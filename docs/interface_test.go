@@ -37,6 +37,7 @@ func TestTheInterfacePageListsWhatTheCodeFixes(t *testing.T) {
 		"keys":          keysOf(fleet.DefaultKeys()),
 		"codes":         reasonCodes(t),
 		"settings":      settings(t),
+		"env.example":   composeVariables(t),
 		"host.yaml":     fields(reflect.TypeFor[hostsettings.Host](), nil),
 		"json status":   fields(reflect.TypeFor[status.Status](), shared),
 		"json report":   fields(reflect.TypeFor[status.Report](), shared),
@@ -158,7 +159,7 @@ func keysOf(k fleet.Keys) []string {
 	return values
 }
 
-var variable = regexp.MustCompile(`"((?:FLEET_ROLE|NODE_RECOVERY|HEARTBEAT|FLEET_ALERT)_[A-Z_]+[A-Z])"`)
+var variable = regexp.MustCompile(`"((?:FLEET_ROLE|NODE_RECOVERY|HEARTBEAT|FLEET_ALERT)_[A-Z0-9_]+[A-Z0-9])"`)
 
 // settings are the environment variables that the product's sources name.
 func settings(t *testing.T) []string {
@@ -179,6 +180,23 @@ func settings(t *testing.T) []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// composeVariables are what the .env of a Compose project sets, but for those that
+// are flags of ours.
+func composeVariables(t *testing.T) []string {
+	t.Helper()
+	raw, err := os.ReadFile("../deploy/compose/env.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for line := range strings.Lines(string(raw)) {
+		if name, _, ok := strings.Cut(line, "="); ok && !strings.HasPrefix(line, "#") && !strings.HasPrefix(name, "FLEET_ROLE_") {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // reasonCodes are the values of all constants named Code… in the product.

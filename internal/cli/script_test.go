@@ -17,8 +17,10 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/cobra"
 
 	"github.com/exadev/regrade/internal/cli"
+	"github.com/exadev/regrade/internal/cli/entrycmd"
 	"github.com/exadev/regrade/internal/cli/env"
 	"github.com/exadev/regrade/internal/controller"
 	"github.com/exadev/regrade/internal/controller/clustertest"
@@ -69,6 +71,7 @@ func regrade() {
 	e := env.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: time.Now}
 	var c *clustertest.Cluster
 	d := cli.Deps{
+		More:  []*cobra.Command{entrycmd.New(e)},
 		Look:  2 * time.Millisecond,
 		Rules: controller.Rules{Next: swap.Next, MayRemove: swap.MayRemove},
 		Connect: func(a kube.Access, o kube.Options) (cli.Cluster, error) {
