@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os/exec"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/platform"
 	"github.com/exadev/regrade/internal/platform/native"
+	"github.com/exadev/regrade/internal/platform/peerport"
 )
 
 // Options make a Host.
@@ -39,8 +39,9 @@ type Host struct {
 	*native.Files
 	o Options
 
+	peer peerport.Port
+
 	mu       sync.Mutex
-	peer     net.Listener
 	snapshot platform.SnapshotRun
 	version  versionOf
 }
@@ -53,16 +54,13 @@ func New(o Options) *Host {
 	if o.K3s == "" {
 		o.K3s = "/usr/local/bin/k3s"
 	}
-	if o.PeerAddress == "" {
-		o.PeerAddress = ":2380"
-	}
 	if o.Proc == "" {
 		o.Proc = "/proc"
 	}
 	if o.Bus == nil {
 		o.Bus = NewBus()
 	}
-	return &Host{Files: native.New(o.Layout), o: o}
+	return &Host{Files: native.New(o.Layout), o: o, peer: peerport.Port{Address: o.PeerAddress}}
 }
 
 // Observe implements platform.Host.
@@ -106,7 +104,7 @@ func (h *Host) Observe(ctx context.Context) (platform.Facts, error) {
 	f.K3sVersion = h.version.of(ctx, h.o.K3s)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	f.PeerPort, f.Snapshot = h.peer != nil, snapshot
+	f.PeerPort, f.Snapshot = h.peer.Held(), snapshot
 	return f, nil
 }
 
@@ -277,38 +275,4 @@ func lastLine(out []byte) string {
 }
 
 // HoldPeerPort implements platform.Host.
-func (h *Host) HoldPeerPort(_ context.Context, hold bool) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch {
-	case hold && h.peer == nil:
-		l, err := net.Listen("tcp", h.o.PeerAddress)
-		if err != nil {
-			return fmt.Errorf("hold the peer port: %w", err)
-		}
-		h.peer = l
-		go answer(l)
-	case !hold && h.peer != nil:
-		err := h.peer.Close()
-		h.peer = nil
-		if err != nil {
-			return fmt.Errorf("let the peer port go: %w", err)
-		}
-	}
-	return nil
-}
-
-// answer accepts and closes until the listener ends.
-func answer(l net.Listener) {
-	for {
-		c, err := l.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil {
-			time.Sleep(100 * time.Millisecond) //nolint:forbidigo // out of descriptors, perhaps; nothing says when that is over
-			continue
-		}
-		_ = c.Close()
-	}
-}
+func (h *Host) HoldPeerPort(_ context.Context, hold bool) error { return h.peer.Hold(hold) }

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/k3s"
 )
 
 // process is one process as /proc shows it.
@@ -96,35 +97,13 @@ func parseStat(s string) (comm, state string, parent int, ok bool) {
 	return s[open+1 : end], rest[0], parent, err == nil
 }
 
-// classify tells k3s's main processes and pod shims. k3s executes itself under
-// the names k3s-server and k3s-agent and overwrites its arguments with
-// "<path> server" in one piece (k3s hides them, R-112-16).
+// classify tells k3s's main processes and pod shims.
 func classify(comm, cmdline string) (role fleet.Role, shim bool) {
-	args := strings.FieldsFunc(cmdline, func(r rune) bool { return r == 0 })
-	first := ""
-	if len(args) > 0 {
-		first = args[0]
-		// A process title in one piece.
-		if path, rest, ok := strings.Cut(first, " "); ok {
-			first = path
-			args = append([]string{path}, append(strings.Fields(rest), args[1:]...)...)
-		}
+	args := k3s.TitleSplit(strings.FieldsFunc(cmdline, func(r rune) bool { return r == 0 }))
+	if len(args) > 0 && strings.HasPrefix(filepath.Base(args[0]), "containerd-shim") {
+		return "", ownShim(args[0], args)
 	}
-	base := filepath.Base(first)
-	if strings.HasPrefix(base, "containerd-shim") {
-		return "", ownShim(first, args)
-	}
-	switch {
-	case comm == "k3s-server" || base == "k3s-server":
-		return fleet.RoleServer, false
-	case comm == "k3s-agent" || base == "k3s-agent":
-		return fleet.RoleAgent, false
-	case base == "k3s" && len(args) > 1 && args[1] == "server":
-		return fleet.RoleServer, false
-	case base == "k3s" && len(args) > 1 && args[1] == "agent":
-		return fleet.RoleAgent, false
-	}
-	return "", false
+	return k3s.ProcessRole(comm, args), false
 }
 
 // ownShim says whether a shim is k3s's: by its path below k3s's data folder, as
