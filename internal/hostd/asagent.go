@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/platform"
 	"github.com/exadev/regrade/internal/status"
 )
 
@@ -39,11 +40,14 @@ func conditionProblems(f Facts) []status.Problem {
 	var ps []status.Problem
 	for _, u := range []struct {
 		name string
-		ok   bool
-	}{{"server", f.Host.Server.Conditioned}, {"agent", f.Host.Agent.Conditioned}} {
-		if !u.ok {
-			ps = append(ps, status.Problem{Code: CodeNoCondition,
-				Sentence: fmt.Sprintf("the %s unit does not ask `regrade host role-is %s` before it starts", u.name, u.name)})
+		unit platform.Unit
+	}{{"server", f.Host.Server}, {"agent", f.Host.Agent}} {
+		why := u.unit.ConditionProblem
+		if why == "" {
+			why = fmt.Sprintf("the %s unit does not ask `regrade host role-is %s` before it starts", u.name, u.name)
+		}
+		if !u.unit.Conditioned {
+			ps = append(ps, status.Problem{Code: CodeNoCondition, Sentence: why})
 		}
 	}
 	return ps

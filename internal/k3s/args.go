@@ -148,10 +148,8 @@ func (d Disk) AgentProblem(configPath string, envPaths ...string) string {
 	if raw, err := d.ReadFile(nodePassword); err != nil || strings.TrimSpace(string(raw)) == "" {
 		return nodePassword + " is missing or empty"
 	}
-	for _, key := range slices.Sorted(maps.Keys(c)) {
-		if slices.Contains(serverOnly, key) || strings.HasPrefix(key, "etcd-") {
-			return fmt.Sprintf("%s sets %s, on which `k3s agent` dies", configPath, key)
-		}
+	if p := agentKeyProblem(configPath, c); p != "" {
+		return p
 	}
 	for _, env := range envPaths {
 		j, err := d.ReadJoin(configPath, env)
@@ -159,8 +157,27 @@ func (d Disk) AgentProblem(configPath string, envPaths ...string) string {
 			return err.Error()
 		}
 		if j.Token.Reveal() != "" {
-			return d.agentTokenProblem(j.Token)
+			return d.AgentTokenProblem(j.Token)
 		}
 	}
 	return fmt.Sprintf("neither %s nor the agent unit's environment file has a token", configPath)
+}
+
+// AgentConfigProblem says why an agent would die on its configuration file alone,
+// where its token comes from elsewhere (a container's variables).
+func (d Disk) AgentConfigProblem(configPath string) string {
+	c, err := d.ReadConfig(configPath)
+	if err != nil {
+		return err.Error()
+	}
+	return agentKeyProblem(configPath, c)
+}
+
+func agentKeyProblem(configPath string, c Config) string {
+	for _, key := range slices.Sorted(maps.Keys(c)) {
+		if slices.Contains(serverOnly, key) || strings.HasPrefix(key, "etcd-") {
+			return fmt.Sprintf("%s sets %s, on which `k3s agent` dies", configPath, key)
+		}
+	}
+	return ""
 }

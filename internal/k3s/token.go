@@ -38,12 +38,12 @@ func ParseToken(s string) (Token, error) {
 // from agents too and which only the cluster knows (k3s-facts §14.1).
 var bootstrapToken = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
 
-// agentTokenProblem says why the servers would turn an agent with this token
+// AgentTokenProblem says why the servers would turn an agent with this token
 // away, as far as the files of this host's own server show it; what they do not
 // show is not objected to. An agent presents its secret as the user "node"
 // whatever the token says: its secret is the server's only while the cluster
 // has no agent token of its own (k3s-facts §1.1, §10.1).
-func (d Disk) agentTokenProblem(s Secret) string {
+func (d Disk) AgentTokenProblem(s Secret) string {
 	token, err := ParseToken(s.Reveal())
 	if err != nil {
 		return "the agent's token: " + err.Error()

@@ -67,6 +67,8 @@ type Unit struct {
 	// Conditioned: the unit asks role-is before each start. Without that no
 	// role may be switched here.
 	Conditioned bool `json:"conditioned,omitempty"`
+	// ConditionProblem says why not, where the platform knows more than that.
+	ConditionProblem string `json:"condition_problem,omitempty"`
 }
 
 // Gone says that the unit is at rest: nothing runs, nothing is queued.

@@ -1,0 +1,184 @@
+package docker
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/platform"
+	"github.com/exadev/regrade/internal/platform/peerport"
+	"github.com/exadev/regrade/internal/platform/rolefile"
+)
+
+// Options make a Host.
+type Options struct {
+	// Root stands before every path of this process; empty is none.
+	Root string
+	// Socket is the engine's; empty is /var/run/docker.sock.
+	Socket string
+	// Project is the Compose project's name; empty is github-runner.
+	Project string
+	// ServerService and AgentService are its services; empty are k3s and k3s-agent.
+	ServerService string
+	AgentService  string
+	// K3s is k3s's binary in the containers; empty is /bin/k3s.
+	K3s string
+	// Identity are the folders of a k3s container that say who the host is, the node
+	// password's first (R-D2-05); nil is DefaultIdentity.
+	Identity []string
+	// PeerAddress is where the peer port is held; empty is :2380.
+	PeerAddress string
+
+	// Engine is the engine; nil is the one at Socket.
+	Engine Engine
+	// Self gives the id of the container that this process is, empty on a host; nil
+	// looks.
+	Self func() string
+	// BootID reads this boot's id; nil asks the kernel.
+	BootID func() (string, error)
+
+	copier copier
+}
+
+// Defaults of the shipped Compose project (fleet-components §8).
+const (
+	DefaultSocket        = "/var/run/docker.sock"
+	DefaultProject       = "github-runner"
+	DefaultServerService = "k3s"
+	DefaultAgentService  = "k3s-agent"
+	DefaultK3s           = "/bin/k3s"
+
+	nodeDir = "/etc/rancher/node"
+	meshDir = "/var/lib/tailscale"
+)
+
+// DefaultIdentity are the node password's folder and the mesh's state (R-N-09).
+func DefaultIdentity() []string { return []string{nodeDir, meshDir} }
+
+// observeTimeout bounds one look: an engine that hangs must not hold a pass.
+const observeTimeout = 5 * time.Second
+
+// Host is a host whose k3s runs in containers.
+type Host struct {
+	o      Options
+	engine Engine
+	dir    rolefile.Dir
+	peer   peerport.Port
+
+	mu       sync.Mutex
+	own      []Mount // this process's mounts, nil before they were asked for
+	seen     record  // what a look showed beyond the record on disk
+	jobs     map[fleet.Role]*job
+	snapshot platform.SnapshotRun
+	asked    map[string]time.Time // when an image's version was asked for in vain
+}
+
+var _ platform.Host = (*Host)(nil)
+
+// New makes a Host; it touches nothing yet.
+func New(o Options) (*Host, error) {
+	set := func(v *string, to string) {
+		if *v == "" {
+			*v = to
+		}
+	}
+	set(&o.Socket, DefaultSocket)
+	set(&o.Project, DefaultProject)
+	set(&o.ServerService, DefaultServerService)
+	set(&o.AgentService, DefaultAgentService)
+	set(&o.K3s, DefaultK3s)
+	if o.Identity == nil {
+		o.Identity = DefaultIdentity()
+	}
+	if o.Self == nil {
+		o.Self = selfContainer
+	}
+	if o.BootID == nil {
+		o.BootID = kernelBootID
+	}
+	if o.Engine == nil {
+		var err error
+		if o.Engine, err = NewEngine(o.Socket); err != nil {
+			return nil, err
+		}
+	}
+	return &Host{
+		o: o, engine: o.Engine, dir: rolefile.Dir{Root: o.Root}, peer: peerport.Port{Address: o.PeerAddress},
+		jobs: map[fleet.Role]*job{}, asked: map[string]time.Time{},
+	}, nil
+}
+
+func kernelBootID() (string, error) {
+	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("boot id: %w", err)
+	}
+	return strings.TrimSpace(string(raw)), nil
+}
+
+// Observe implements platform.Host.
+func (h *Host) Observe(ctx context.Context) (platform.Facts, error) {
+	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
+	defer cancel()
+	// The snapshot command before its file: one that has ended has its file now.
+	h.mu.Lock()
+	snapshot := h.snapshot
+	h.mu.Unlock()
+	// Jobs before containers: one that has ended has done its work by the time the
+	// container is looked at.
+	jobs := h.running()
+	if _, err := h.ownMounts(ctx); err != nil {
+		return platform.Facts{}, err
+	}
+	p, err := h.pair(ctx)
+	if err != nil {
+		return platform.Facts{}, err
+	}
+	process := map[fleet.Role]bool{}
+	if process[fleet.RoleServer], p.server, err = h.k3sIn(ctx, p.server, fleet.RoleServer); err != nil {
+		return platform.Facts{}, err
+	}
+	if process[fleet.RoleAgent], p.agent, err = h.k3sIn(ctx, p.agent, fleet.RoleAgent); err != nil {
+		return platform.Facts{}, err
+	}
+	h.saw(process)
+	f, err := h.read(p.server)
+	if err != nil {
+		return platform.Facts{}, err
+	}
+	r := h.record()
+	level := f.Server.Level
+	f.Server = h.unit(p.server, process[fleet.RoleServer], fleet.RoleServer, f.Files, r)
+	f.Agent = h.unit(p.agent, process[fleet.RoleAgent], fleet.RoleAgent, f.Files, r)
+	f.Server.Job, f.Agent.Job = jobs[fleet.RoleServer], jobs[fleet.RoleAgent]
+	if process[fleet.RoleServer] {
+		f.Server.Level = level
+	}
+	f.Staged = p.server.ID != ""
+	f.AgentProblem = h.agentProblem(p, r)
+	f.K3sVersion = h.version(ctx, p, process)
+	f.PeerPort, f.Snapshot = h.peer.Held(), snapshot
+	return f, nil
+}
+
+// saw keeps whose k3s runs now.
+func (h *Host) saw(process map[fleet.Role]bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.seen.Owner = ""
+	switch {
+	case process[fleet.RoleServer] && process[fleet.RoleAgent]:
+	case process[fleet.RoleServer]:
+		h.seen.Owner = fleet.RoleServer
+	case process[fleet.RoleAgent]:
+		h.seen.Owner = fleet.RoleAgent
+	}
+}
+
+// HoldPeerPort implements platform.Host. The daemon shares the network of the k3s
+// containers, so its port is theirs.
+func (h *Host) HoldPeerPort(_ context.Context, hold bool) error { return h.peer.Hold(hold) }

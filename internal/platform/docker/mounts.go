@@ -1,0 +1,108 @@
+package docker
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// ownID finds this process's own container. The engine mounts a container's hostname
+// and resolver files from a folder named by its id.
+var ownID = regexp.MustCompile(`/containers/([0-9a-f]{64})/`)
+
+func selfContainer() string {
+	raw, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return ""
+	}
+	if m := ownID.FindSubmatch(raw); m != nil {
+		return string(m[1])
+	}
+	return ""
+}
+
+// ownMounts are this process's, when it is a container of the same engine: what the
+// engine calls a source is then seen where these mounts have it. None on a host.
+func (h *Host) ownMounts(ctx context.Context) ([]Mount, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.own != nil {
+		return h.own, nil
+	}
+	own := []Mount{}
+	if id := h.o.Self(); id != "" {
+		c, err := h.engine.Inspect(ctx, id)
+		if err != nil {
+			return nil, fmt.Errorf("this process is the container %s: %w", short(id), err)
+		}
+		own = append(own, c.Mounts...)
+	}
+	h.own = own
+	return own, nil
+}
+
+// here is where this process sees a folder that the engine has at source, empty when
+// it does not. A container's mounts last as long as it does.
+func (h *Host) here(source string) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.own) == 0 {
+		return source // on the host itself
+	}
+	best, to := -1, ""
+	for _, m := range h.own {
+		if rest, ok := below(source, m.Source); ok && len(m.Source) > best {
+			best, to = len(m.Source), filepath.Join(m.Target, rest)
+		}
+	}
+	return to
+}
+
+// below says whether path is dir or in it, and the rest.
+func below(path, dir string) (rest string, ok bool) {
+	path, dir = filepath.Clean(path), filepath.Clean(dir)
+	if path == dir {
+		return "", true
+	}
+	return strings.CutPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}
+
+// source is where the engine has a folder of a container, empty when it is in no
+// mount and so goes with the container.
+func source(c Container, path string) string {
+	best, to := -1, ""
+	for _, m := range c.Mounts {
+		if rest, ok := below(path, m.Target); ok && len(m.Target) > best {
+			best, to = len(m.Target), filepath.Join(m.Source, rest)
+		}
+	}
+	return to
+}
+
+// sameFolder says what keeps a folder of a container from being the one that this
+// process has at own, empty when nothing does: two processes that look at two
+// folders would each be right, and both k3s would run.
+func (h *Host) sameFolder(c Container, path, own string) string {
+	from := source(c, path)
+	if from == "" {
+		return "is not mounted at " + path
+	}
+	if there := h.here(from); there != "" && sameFile(there, own) {
+		return ""
+	}
+	return fmt.Sprintf("at %s, is %s, and this daemon's %s is another", path, from, own)
+}
+
+// sameFile compares by what the kernel says, so that links do not matter. A folder
+// that does not exist yet is the same when its name is.
+func sameFile(a, b string) bool {
+	if filepath.Clean(a) == filepath.Clean(b) {
+		return true
+	}
+	x, err1 := os.Stat(a)
+	y, err2 := os.Stat(b)
+	return err1 == nil && err2 == nil && os.SameFile(x, y)
+}

@@ -1,0 +1,129 @@
+package docker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/exadev/regrade/internal/fleet"
+)
+
+// pair are the project's two k3s containers as they were seen in one go. One that
+// was never made, or was removed, has no id.
+type pair struct {
+	server, agent Container
+	// absent says why a container is not there, by role.
+	absent map[fleet.Role]string
+}
+
+func (p pair) of(role fleet.Role) Container {
+	if role == fleet.RoleServer {
+		return p.server
+	}
+	return p.agent
+}
+
+func other(role fleet.Role) fleet.Role {
+	if role == fleet.RoleServer {
+		return fleet.RoleAgent
+	}
+	return fleet.RoleServer
+}
+
+func (h *Host) service(role fleet.Role) string {
+	if role == fleet.RoleServer {
+		return h.o.ServerService
+	}
+	return h.o.AgentService
+}
+
+// pair finds the containers by Compose's labels, never by their names, which another
+// project may have taken. Nothing is guessed: two that answer to one service are
+// refused, because to stop the wrong one would stop somebody else's server.
+func (h *Host) pair(ctx context.Context) (pair, error) {
+	listed, err := h.engine.List(ctx, h.o.Project)
+	if err != nil {
+		return pair{}, err
+	}
+	ids, err := h.idsOf(listed)
+	if err != nil {
+		return pair{}, err
+	}
+	p := pair{absent: map[fleet.Role]string{}}
+	for _, role := range []fleet.Role{fleet.RoleServer, fleet.RoleAgent} {
+		if ids[role] == "" {
+			if p.absent[role], err = h.whyAbsent(ctx, role); err != nil {
+				return pair{}, err
+			}
+			continue
+		}
+		c, err := h.engine.Inspect(ctx, ids[role])
+		if err != nil {
+			return pair{}, err
+		}
+		if role == fleet.RoleServer {
+			p.server = c
+		} else {
+			p.agent = c
+		}
+	}
+	return p, nil
+}
+
+func (h *Host) idsOf(listed []Listed) (map[fleet.Role]string, error) {
+	ids, dirs := map[fleet.Role]string{}, []string{}
+	for _, role := range []fleet.Role{fleet.RoleServer, fleet.RoleAgent} {
+		for _, l := range listed {
+			if l.Service != h.service(role) || l.OneOff || l.Project != h.o.Project {
+				continue
+			}
+			if !slices.Contains(dirs, l.Dir) {
+				dirs = append(dirs, l.Dir)
+			}
+			if ids[role] == "" {
+				ids[role] = l.ID
+				continue
+			}
+			if len(dirs) == 1 {
+				return nil, fmt.Errorf("docker: the project %s has more than one container of the service %s: scale it to one", h.o.Project, l.Service)
+			}
+		}
+	}
+	switch {
+	case len(dirs) > 1:
+		slices.Sort(dirs)
+		return nil, fmt.Errorf("docker: two Compose projects have the name %s, in %s: give one of them another", h.o.Project, strings.Join(dirs, " and "))
+	case len(dirs) == 0 && len(listed) == 0:
+		return nil, fmt.Errorf("docker: there is no Compose project %s on this engine: is docker.project its name?", h.o.Project)
+	case len(dirs) == 0:
+		return nil, fmt.Errorf("docker: the Compose project %s has a container of neither %s nor %s: make them with `docker compose --profile server --profile agent up --no-start`",
+			h.o.Project, h.o.ServerService, h.o.AgentService)
+	}
+	return ids, nil
+}
+
+// whyAbsent says why a service has no container, and names who has taken the name
+// that it would get: then Compose cannot make it.
+func (h *Host) whyAbsent(ctx context.Context, role fleet.Role) (string, error) {
+	why := fmt.Sprintf("the Compose project %s has no container of the service %s: make it with `docker compose --profile %s up --no-start`", h.o.Project, h.service(role), role)
+	all, err := h.engine.List(ctx, "")
+	if err != nil {
+		return "", err
+	}
+	would := []string{h.o.Project + "-" + h.service(role)} // container_name, as the shipped project sets it
+	for _, between := range []string{"-", "_"} {
+		would = append(would, h.o.Project+between+h.service(role)+between+"1")
+	}
+	for _, l := range all {
+		if l.Project == h.o.Project && l.Service == h.service(role) {
+			continue
+		}
+		for _, n := range l.Names {
+			if slices.Contains(would, n) {
+				return why + fmt.Sprintf(", once the container %s, whose name is %s and which is none of it, has made way", short(l.ID), n), nil
+			}
+		}
+	}
+	return why, nil
+}

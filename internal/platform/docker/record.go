@@ -1,0 +1,89 @@
+package docker
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/platform/atomicfile"
+)
+
+// fileRecord is this adapter's own note, beside the daemon's journal.
+const fileRecord = "/var/lib/regrade/docker.json"
+
+// record is what an engine does not keep, or loses with a container. It is written
+// by effects alone, which have the host lock; looking changes nothing.
+type record struct {
+	// Owner is the role that ran last: its service's volumes have this host's
+	// identity. Empty when none was seen running.
+	Owner fleet.Role `json:"owner,omitempty"`
+	// Start is the last start that this platform made (R-228-41).
+	Start start `json:"start,omitzero"`
+	// Version is what the k3s of an image says of itself.
+	Version versionOf `json:"version,omitzero"`
+}
+
+// start is one start of a role.
+type start struct {
+	Role      fleet.Role `json:"role,omitempty"`
+	Container string     `json:"container,omitempty"`
+	At        time.Time  `json:"at,omitzero"`
+}
+
+// covers says whether a container runs since this start, or was restarted since.
+func (s start) covers(role fleet.Role, c Container) bool {
+	return s.Role == role && s.Container == c.ID && !c.Started.Before(s.At)
+}
+
+type versionOf struct {
+	Image   string `json:"image,omitempty"`
+	Version string `json:"version,omitempty"`
+}
+
+// record reads it. One that cannot be read holds nothing: what is missing in it is
+// found out again, or asked of a person.
+func (h *Host) record() record {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	raw, err := os.ReadFile(h.at(fileRecord))
+	var r record
+	if err == nil && json.Unmarshal(raw, &r) != nil {
+		r = record{}
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		r = record{}
+	}
+	// What runs now is truer than what was written.
+	if h.seen.Owner != "" {
+		r.Owner = h.seen.Owner
+	}
+	if h.seen.Version != (versionOf{}) {
+		r.Version = h.seen.Version
+	}
+	return r
+}
+
+// note changes the record on disk.
+func (h *Host) note(change func(*record)) error {
+	r := h.record()
+	change(&r)
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	path := h.at(fileRecord)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	if err := atomicfile.Write(path, append(raw, '\n'), 0o600); err != nil {
+		return err
+	}
+	h.seen.Version = r.Version
+	return nil
+}
