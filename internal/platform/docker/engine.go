@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"time"
-
-	"github.com/exadev/regrade/internal/k3s"
 )
 
 // Engine is a Docker engine, as far as it is used. Start, Stop and Restart end when
@@ -62,8 +60,10 @@ type Container struct {
 	Image string // its id
 	// Command is what each start runs: entrypoint and arguments.
 	Command []string
-	// Env are the variables of each start; a token is among them.
-	Env      map[string]k3s.Secret
+	// Env gives a variable of each start, empty when it is not set. It is a function
+	// because a token is among them, and whatever prints a container must not print it
+	// (safety rule 31).
+	Env      func(name string) string
 	HostName string
 	Restart  string // restart policy
 	Mounts   []Mount

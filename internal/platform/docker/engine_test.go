@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -167,7 +168,7 @@ func (e *fakeEngine) read(path string) string {
 	return string(raw)
 }
 
-// started are the calls that change something.
+// effects are the calls that change something.
 func (e *fakeEngine) effects() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -232,7 +233,7 @@ func (e *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	parts := strings.Split(path, "/")
 	if parts[0] == "exec" {
-		e.exec(w, parts)
+		e.exec(w, r, parts)
 		return
 	}
 	if path == "containers/json" {
@@ -372,7 +373,8 @@ func (e *fakeEngine) top(w http.ResponseWriter, b *box, args string) {
 	answer(w, http.StatusOK, map[string]any{"Titles": []string{"PID", "PPID", "STAT", "COMMAND", "COMMAND"}, "Processes": rows})
 }
 
-func (e *fakeEngine) exec(w http.ResponseWriter, parts []string) {
+func (e *fakeEngine) exec(w http.ResponseWriter, r *http.Request, parts []string) {
+	_, _ = io.Copy(io.Discard, r.Body)
 	e.mu.Lock()
 	text, code := e.text, e.code
 	e.mu.Unlock()

@@ -17,7 +17,11 @@ func (h *Host) disk() k3s.Disk { return k3s.Disk{Root: h.o.Root, ServerConfig: f
 
 // files are what the entrypoint of a role reads, with the variables that it has.
 func (h *Host) files(c Container) *container.Files {
-	f := container.New(h.o.Root, func(name string) string { return c.Env[name].Reveal() })
+	env := c.Env
+	if env == nil { // no container
+		env = func(string) string { return "" }
+	}
+	f := container.New(h.o.Root, env)
 	f.SetBootID(h.o.BootID)
 	return f
 }

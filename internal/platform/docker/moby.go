@@ -16,8 +16,6 @@ import (
 	"github.com/moby/moby/api/pkg/stdcopy"
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
-
-	"github.com/exadev/regrade/internal/k3s"
 )
 
 // Bounds of calls. The engine answers questions in milliseconds. A start mounts
@@ -122,14 +120,16 @@ func converted(r container.InspectResponse) (Container, error) {
 	}
 	c := Container{
 		ID: r.ID, Name: strings.TrimPrefix(r.Name, "/"), Image: r.Image,
-		Command: append([]string{r.Path}, r.Args...), Env: map[string]k3s.Secret{}, HostName: r.Config.Hostname,
+		Command: append([]string{r.Path}, r.Args...), HostName: r.Config.Hostname,
 		Restart: string(r.HostConfig.RestartPolicy.Name),
 		State:   string(r.State.Status), ExitCode: r.State.ExitCode, Pid: r.State.Pid,
 	}
+	variables := map[string]string{}
 	for _, kv := range r.Config.Env {
 		key, value, _ := strings.Cut(kv, "=")
-		c.Env[key] = k3s.Secret(value)
+		variables[key] = value
 	}
+	c.Env = func(name string) string { return variables[name] }
 	for _, mp := range r.Mounts {
 		c.Mounts = append(c.Mounts, Mount{Source: mp.Source, Target: mp.Destination, Writable: mp.RW})
 	}

@@ -84,6 +84,6 @@ func (h *Host) note(change func(*record)) error {
 	if err := atomicfile.Write(path, append(raw, '\n'), 0o600); err != nil {
 		return err
 	}
-	h.seen.Version = r.Version
+	h.seen.Owner, h.seen.Version = "", r.Version // the next look says what runs
 	return nil
 }

@@ -1,0 +1,135 @@
+package docker
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/exadev/regrade/internal/fleet"
+)
+
+func TestAProjectThatIsNotPlainIsRefused(t *testing.T) {
+	twin := func(e *fakeEngine, service string) *box {
+		b := *e.box(service)
+		b.id, b.name = strings.Repeat("ef", 32), "twin"
+		e.boxes = append(e.boxes, &b)
+		return &b
+	}
+	for name, c := range map[string]struct {
+		spoil func(e *fakeEngine)
+		want  []string
+	}{
+		"another name":     {func(e *fakeEngine) { e.boxes[0].project, e.boxes[1].project = "a", "b" }, []string{"no Compose project github-runner"}},
+		"nothing at all":   {func(e *fakeEngine) { e.boxes = nil }, []string{"no Compose project github-runner"}},
+		"other services":   {func(e *fakeEngine) { e.boxes[0].service, e.boxes[1].service = "web", "db" }, []string{"neither k3s nor k3s-agent", "up --no-start"}},
+		"two of one name":  {func(e *fakeEngine) { twin(e, "k3s").dir = "/home/ann/github-runner" }, []string{"two Compose projects", "/home/ann/github-runner and /srv/github-runner"}},
+		"half of another":  {func(e *fakeEngine) { e.box("k3s-agent").dir = "/home/ann/github-runner" }, []string{"two Compose projects"}},
+		"a scaled service": {func(e *fakeEngine) { twin(e, "k3s-agent") }, []string{"more than one container of the service k3s-agent"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEngine(t)
+			e.plant("/volumes/k3s-node/password", secretPassword)
+			e.plant(fleet.FileRole, "agent\n")
+			c.spoil(e)
+			h := e.host()
+			_, err := h.Observe(t.Context())
+			for _, want := range c.want {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("%v, want %q", err, want)
+				}
+			}
+			for _, err := range []error{h.Start(t.Context(), fleet.RoleAgent), h.Stop(t.Context(), fleet.RoleServer), h.Restart(t.Context()), h.DatastoreAside(t.Context())} {
+				if err == nil {
+					t.Error("an effect on a guess")
+				}
+			}
+			if got := e.effects(); len(got) != 0 {
+				t.Errorf("%v", got)
+			}
+		})
+	}
+}
+
+func TestContainersOfNoConcernAreLeftOut(t *testing.T) {
+	e := newEngine(t)
+	e.plant("/volumes/k3s-node/password", secretPassword)
+	once := *e.box("k3s")
+	once.id, once.oneOff, once.dir = strings.Repeat("ef", 32), true, "/elsewhere"
+	foreign := *e.box("k3s")
+	foreign.id, foreign.project = strings.Repeat("fe", 32), "other"
+	e.boxes = append([]*box{&once, &foreign}, e.boxes...)
+	p, err := e.host().pair(t.Context())
+	if err != nil || p.server.ID != e.boxes[2].id {
+		t.Errorf("%+v %v", p.server.ID, err)
+	}
+}
+
+// R-D1-17's other half: what was never made is not staged.
+func TestAServerThatWasNeverMadeIsNotStaged(t *testing.T) {
+	e := newEngine(t)
+	e.plant("/volumes/k3s-node/password", secretPassword)
+	e.plant(fleet.FileRole, "agent\n")
+	agent := e.box("k3s-agent")
+	e.boxes = []*box{agent}
+	h := e.host()
+	must(t, h.Start(t.Context(), fleet.RoleAgent))
+	settle(t, h)
+	f := look(t, h)
+	if f.Staged || !f.Agent.Process || !f.Server.Gone() || !f.Server.Conditioned {
+		t.Errorf("%+v", f)
+	}
+	s, err := h.Staging(t.Context())
+	if err != nil || !strings.Contains(s.Absent, "--profile server up --no-start") {
+		t.Errorf("%+v %v", s, err)
+	}
+	// Somebody else's container has the name, so that Compose cannot make it.
+	e.boxes = append(e.boxes, &box{id: strings.Repeat("ef", 32), name: "github-runner-k3s", state: "exited", command: []string{"sleep"}})
+	if s, err := h.Staging(t.Context()); err != nil || !strings.Contains(s.Absent, "once the container efefefefefef, whose name is github-runner-k3s") {
+		t.Errorf("%+v %v", s, err)
+	}
+	stop(t, h, fleet.RoleAgent)
+	e.promoted()
+	if err := h.Start(t.Context(), fleet.RoleServer); err == nil || !strings.Contains(err.Error(), "no container of the service k3s") {
+		t.Errorf("%v", err)
+	}
+	if slices.Contains(e.effects(), "start k3s") {
+		t.Error("started")
+	}
+}
+
+func TestAnAgentThatWasNeverMadeIsSaidOfAVoter(t *testing.T) {
+	e, h := member(t)
+	e.boxes = []*box{e.box("k3s")}
+	f := look(t, h)
+	if !strings.Contains(f.AgentProblem, "no container of the service k3s-agent") || !f.Server.Process {
+		t.Errorf("%q %+v", f.AgentProblem, f.Server)
+	}
+	// Its member comes back all the same.
+	stop(t, h, fleet.RoleServer)
+	must(t, h.Start(t.Context(), fleet.RoleServer))
+	settle(t, h)
+	if !look(t, h).Server.Process {
+		t.Error("a voter is down for want of an agent's container")
+	}
+}
+
+func TestAnAgentThatCouldNotStartIsSaid(t *testing.T) { // safety rule 15
+	for name, c := range map[string]struct {
+		spoil func(e *fakeEngine)
+		want  string
+	}{
+		"no token":        {func(e *fakeEngine) { e.box("k3s-agent").env = nil }, "no token"},
+		"a server's key":  {func(e *fakeEngine) { e.plant(fleet.FileAgentConf, "tls-san: a\n") }, "dies"},
+		"no URL at all":   {func(e *fakeEngine) { e.box("k3s-agent").env = e.box("k3s-agent").env[:1] }, ""}, // a step writes it
+		"nothing amiss":   {func(*fakeEngine) {}, ""},
+		"a URL that is n": {func(e *fakeEngine) { e.box("k3s-agent").env[1] = "K3S_AGENT_SERVER_URL=http://x" }, "want https"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, h := member(t)
+			c.spoil(e)
+			if p := look(t, h).AgentProblem; c.want == "" && p != "" || !strings.Contains(p, c.want) {
+				t.Errorf("%q, want %q", p, c.want)
+			}
+		})
+	}
+}
