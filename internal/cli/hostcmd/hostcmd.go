@@ -22,7 +22,6 @@ import (
 	"github.com/exadev/regrade/internal/lean"
 	"github.com/exadev/regrade/internal/obs"
 	"github.com/exadev/regrade/internal/platform"
-	"github.com/exadev/regrade/internal/platform/systemd"
 )
 
 // API is the cluster as the daemon uses it, with the list a command begins with
@@ -36,7 +35,7 @@ type API interface {
 // Deps make the parts of a host; tests put fakes here.
 type Deps struct {
 	API  func(settings.Host) (API, error)
-	Host func(h settings.Host, root string) platform.Host
+	Host func(h settings.Host, root string) (platform.Host, error)
 	Etcd func(h settings.Host, root string) hostd.Etcd
 	Ways func(h settings.Host, root string, p platform.Host) hostd.Ways
 	// PeerPort says whether something answers at this host's etcd peer port.
@@ -45,20 +44,18 @@ type Deps struct {
 	Wait func(ctx context.Context, d time.Duration) error
 }
 
-// Production is a native host under systemd.
+// Production is a host as host.yaml says: native under systemd, or containers.
 func Production() Deps {
 	return Deps{
-		API: func(h settings.Host) (API, error) { return newCluster(h), nil },
-		Host: func(h settings.Host, root string) platform.Host {
-			return systemd.New(systemd.Options{Layout: h.Layout(root), K3s: filepath.Join("/", root, h.K3s)})
-		},
+		API:  func(h settings.Host) (API, error) { return newCluster(h), nil },
+		Host: machineOf,
 		Etcd: func(h settings.Host, root string) hostd.Etcd {
 			return etcd.New(filepath.Join("/", root, h.DataDir, "server/tls/etcd"), "")
 		},
 		Ways: func(h settings.Host, root string, p platform.Host) hostd.Ways {
-			files := nativeOf(h, root)
+			disk, server := stagedOf(h, root, p)
 			return &preflight.Checker{
-				Disk: files.Disk(), ServerConfig: h.ServerConfig, EnvFile: files.EnvFile(fleet.RoleServer),
+				Disk: disk, Server: server,
 				Allowed: h.AllowedFlags, MinFree: h.MinFreeMiB << 20,
 				Version: func() string {
 					ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -134,7 +131,10 @@ func (h *host) parts() (*parts, error) {
 	p := hostd.DefaultPolicy()
 	p.Keys, p.JoinURLs = keys, s.Join
 	p.Period, p.OperationTimeout = time.Duration(s.Period), time.Duration(s.OperationTimeout)
-	machine := h.d.Host(s, h.root)
+	machine, err := h.d.Host(s, h.root)
+	if err != nil {
+		return nil, env.Failed(err)
+	}
 	return &parts{
 		settings: s, api: api, lock: flock.New(path), log: log,
 		daemon: hostd.Settings{

@@ -114,7 +114,7 @@ func (r *rig) run(args ...string) int {
 	e := env.Env{Out: &r.out, Err: &r.errs, Getenv: func(string) string { return "" }, Now: func() time.Time { return r.now }}
 	cmd := hostcmd.New(e, hostcmd.Deps{
 		API:      func(settings.Host) (hostcmd.API, error) { return r, nil },
-		Host:     func(settings.Host, string) platform.Host { return r.host },
+		Host:     func(settings.Host, string) (platform.Host, error) { return r.host, nil },
 		Etcd:     func(settings.Host, string) hostd.Etcd { return etcd{r} },
 		Ways:     func(settings.Host, string, platform.Host) hostd.Ways { return r },
 		PeerPort: func(context.Context) bool { return r.peer },

@@ -33,10 +33,10 @@ type member struct {
 // join proves the server token live and reads the members, just as k3s will in
 // its first step: GET /db/info as the user "server". That needs the server's
 // secret, so an agent's is told from it here (k3s-facts §3.3).
-func (c *Checker) join(ctx context.Context, l *list, in hostapi.PreflightInput) {
-	j, err := c.Disk.ReadJoin(c.ServerConfig, c.EnvFile)
-	if err != nil {
-		l.add(CodeNoToken, "the server token cannot be read: %v", err)
+func (c *Checker) join(ctx context.Context, l *list, in hostapi.PreflightInput, server Staged) {
+	j := server.Join
+	if server.JoinError != nil {
+		l.add(CodeNoToken, "the server token cannot be read: %v", server.JoinError)
 		return
 	}
 	if j.Token.Reveal() == "" {

@@ -47,6 +47,7 @@ const (
 	CodeDatastoreMount  = "DatastoreMount"
 	CodeDisk            = "LowDisk"
 	CodeUnreachable     = "VoterUnreachable"
+	CodeIdentity        = "IdentityOutOfReach"
 )
 
 // Bounds.
@@ -58,21 +59,13 @@ const (
 	DefaultMinFree = 2 << 30
 )
 
-// passwordFile is k3s's node password, without which an agent that comes back
-// is refused (k3s-facts §9).
-const passwordFile = "/etc/rancher/node/password"
-
-// Checker implements hostd.Ways on a native host.
+// Checker implements hostd.Ways.
 type Checker struct {
 	Disk k3s.Disk
-	// ServerConfig and EnvFile are the server's configuration and the
-	// environment file of its unit.
-	ServerConfig string
-	EnvFile      string
+	// Server looks at the server that would be started.
+	Server func(context.Context) Staged
 	// Version is what the host's k3s says of itself.
 	Version func() string
-	// HostName is the host's own; os.Hostname when nil.
-	HostName func() (string, error)
 	// Allowed are server flags that may differ from the other servers'.
 	Allowed []string
 	// MinFree is in bytes; zero is DefaultMinFree.
@@ -101,13 +94,14 @@ func (c *Checker) Preflight(ctx context.Context, in hostapi.PreflightInput) stat
 	defer cancel()
 	var l list
 	c.disk(&l, in)
-	config, staged := c.config(&l, in)
+	server := c.Server(ctx)
+	l.ps = append(l.ps, server.Problems...)
 	var wait sync.WaitGroup
-	if staged {
-		c.flags(&l, in, config)
-		wait.Go(func() { c.join(ctx, &l, in) })
+	if server.ready(&l, in) {
+		c.flags(&l, in, server.Config)
+		wait.Go(func() { c.join(ctx, &l, in, server) })
 	}
-	c.nodes(&l, in)
+	c.nodes(&l, in, server)
 	wait.Go(func() { c.reach(ctx, &l, in) })
 	wait.Wait()
 	slices.SortFunc(l.ps, func(a, b status.Problem) int {
@@ -130,9 +124,6 @@ func (c *Checker) disk(l *list, in hostapi.PreflightInput) {
 	}
 	if p := c.Disk.DatastoreProblem(); p != "" {
 		l.add(CodeDatastoreMount, "%s", p)
-	}
-	if raw, err := c.Disk.ReadFile(passwordFile); err != nil || len(strings.TrimSpace(string(raw))) == 0 {
-		l.add(CodePassword, "%s is missing or empty: the host could not come back as an agent", passwordFile)
 	}
 	free, want := c.Free, c.MinFree
 	if free == nil {
@@ -169,27 +160,6 @@ func statfs(path string) (uint64, error) {
 	return s.Bavail * uint64(s.Bsize), nil
 }
 
-// config reads the staged server configuration.
-func (c *Checker) config(l *list, in hostapi.PreflightInput) (k3s.Config, bool) {
-	raw, err := c.Disk.ReadFile(c.ServerConfig)
-	if err == nil && raw == nil {
-		l.add(CodeNotStaged, "%s is not there: the host was not provisioned as a server", c.ServerConfig)
-		return nil, false
-	}
-	config, err := c.Disk.ReadConfig(c.ServerConfig)
-	if err != nil {
-		l.add(CodeBadConfig, "%v", err)
-		return nil, false
-	}
-	if config.Get("with-node-id") == "true" {
-		l.add(CodeNodeID, "with-node-id is set: the Node's name and the member's would differ")
-	}
-	if name := config.Get("node-name"); name != "" && !strings.EqualFold(name, in.Node) {
-		l.add(CodeNodeName, "node-name is %q in %s, the Node is %q", name, c.ServerConfig, in.Node)
-	}
-	return config, true
-}
-
 // servers are the Nodes that a server's settings are compared with: the voter
 // that would be replaced, or all where that is not known.
 func servers(in hostapi.PreflightInput) []hostapi.Node {
@@ -223,7 +193,7 @@ func (c *Checker) flags(l *list, in hostapi.PreflightInput, mine k3s.Config) {
 }
 
 // nodes compares versions and names with the other Nodes.
-func (c *Checker) nodes(l *list, in hostapi.PreflightInput) {
+func (c *Checker) nodes(l *list, in hostapi.PreflightInput, server Staged) {
 	mine := c.Version()
 	for _, n := range in.Nodes {
 		if n.Name == in.Node || n.Labels[fleet.LabelEtcd] == "" {
@@ -233,15 +203,14 @@ func (c *Checker) nodes(l *list, in hostapi.PreflightInput) {
 			l.add(CodeVersion, "k3s is %q here and %q on %s", mine, n.KubeletVersion, n.Name)
 		}
 	}
-	name := os.Hostname
-	if c.HostName != nil {
-		name = c.HostName
-	}
-	host, err := name()
-	if err != nil {
-		l.add(CodeHostName, "the host name is unknown: %v", err)
+	if server.Absent != "" {
 		return
 	}
+	if server.HostNameError != nil {
+		l.add(CodeHostName, "the host name is unknown: %v", server.HostNameError)
+		return
+	}
+	host := server.HostName
 	for _, n := range in.Nodes {
 		// k3s holds its Leases under the host name (k3s-facts §5.1).
 		if n.Name != in.Node && strings.EqualFold(n.Labels["kubernetes.io/hostname"], host) {

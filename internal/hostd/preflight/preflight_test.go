@@ -1,6 +1,7 @@
 package preflight_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/pem"
@@ -88,8 +89,12 @@ func newStandby(t *testing.T) *standby {
 		t.Fatal(err)
 	}
 	s.c = &preflight.Checker{
-		Disk: k3s.Disk{Root: s.root}, ServerConfig: fleet.FileServerConf, EnvFile: "/etc/systemd/system/k3s.service.env",
-		Version: func() string { return s.k3s }, HostName: func() (string, error) { return s.name, nil },
+		Disk: k3s.Disk{Root: s.root}, Version: func() string { return s.k3s },
+		Server: func(ctx context.Context) preflight.Staged {
+			staged := preflight.Native(k3s.Disk{Root: s.root}, fleet.FileServerConf, "/etc/systemd/system/k3s.service.env")(ctx)
+			staged.HostName = s.name
+			return staged
+		},
 		Free: func(string) (uint64, error) { return s.free, nil }, Ports: []string{u.Port()},
 	}
 	n := func(name, ip string, labels map[string]string) hostapi.Node {

@@ -22,6 +22,20 @@
 //	min-free-mib: 2048          # free disk that a standby must have
 //	log-format: text            # or json
 //	log-level: info             # debug, info, warn, error
+//	platform: systemd           # or docker: k3s in the containers of a Compose project
+//	docker:                     # where the platform is docker, all with defaults
+//	  socket: /var/run/docker.sock
+//	  project: github-runner    # the Compose project's name
+//	  server-service: k3s
+//	  agent-service: k3s-agent
+//	  k3s: /bin/k3s             # in the containers
+//	  identity:                 # folders of a k3s container that go with the role, the node password's first
+//	    - /etc/rancher/node
+//	    - /var/lib/tailscale
+//
+// On docker the units and k3s's binary on the host have no meaning, and the data
+// folder and the two configuration files are where the containers have them, mounted
+// in the daemon's at the same paths.
 //
 // /etc/regrade/join.yaml is a map from each server's and eligible host's node
 // name to its join URL, https://<host>:6443 (R-D1-13).
@@ -36,6 +50,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -44,6 +59,7 @@ import (
 
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/k3s"
+	"github.com/exadev/regrade/internal/platform/docker"
 	"github.com/exadev/regrade/internal/platform/native"
 )
 
@@ -86,9 +102,30 @@ type Host struct {
 	MinFreeMiB       uint64   `json:"min-free-mib"`
 	LogFormat        string   `json:"log-format"`
 	LogLevel         string   `json:"log-level"`
+	Platform         Platform `json:"platform"`
+	Docker           Docker   `json:"docker"`
 
 	// Join is join.yaml.
 	Join map[string]string `json:"-"`
+}
+
+// Platform is what runs k3s on a host.
+type Platform string
+
+// Platforms.
+const (
+	PlatformSystemd Platform = "systemd"
+	PlatformDocker  Platform = "docker"
+)
+
+// Docker are the settings of a host whose k3s runs in containers.
+type Docker struct {
+	Socket        string   `json:"socket"`
+	Project       string   `json:"project"`
+	ServerService string   `json:"server-service"`
+	AgentService  string   `json:"agent-service"`
+	K3s           string   `json:"k3s"`
+	Identity      []string `json:"identity"`
 }
 
 // Defaults are the settings that a file need not name.
@@ -99,6 +136,11 @@ func Defaults() Host {
 		Kubeconfig: fleet.FileKubeconfig, Period: Duration(15 * time.Second), OperationTimeout: Duration(300 * time.Second),
 		Lock: fleet.FileHostLock, K3s: "/usr/local/bin/k3s", DataDir: l.DataDir, ServerUnit: l.ServerUnit, AgentUnit: l.AgentUnit,
 		ServerConfig: l.ServerConfig, AgentConfig: l.AgentConfig, MinFreeMiB: 2048, LogFormat: "text", LogLevel: "info",
+		Platform: PlatformSystemd,
+		Docker: Docker{
+			Socket: docker.DefaultSocket, Project: docker.DefaultProject, ServerService: docker.DefaultServerService, AgentService: docker.DefaultAgentService,
+			K3s: docker.DefaultK3s, Identity: docker.DefaultIdentity(),
+		},
 	}
 }
 
@@ -230,6 +272,13 @@ func (h Host) validate() error {
 		// A server-only key makes `k3s agent` die (k3s-facts §1.3).
 		bad("agent-config", "is the server's too: each role needs its own")
 	}
+	switch h.Platform {
+	case PlatformSystemd:
+	case PlatformDocker:
+		h.validateDocker(bad)
+	default:
+		bad("platform", "%q is neither systemd nor docker", h.Platform)
+	}
 	if p := time.Duration(h.Period); p < time.Second || p > 5*time.Minute {
 		bad("period", "%s is not between 1s and 5m", p)
 	}
@@ -248,6 +297,54 @@ func (h Host) validate() error {
 		bad("log-level", "%q is none of debug, info, warn, error", h.LogLevel)
 	}
 	return errors.Join(problems...)
+}
+
+// What Compose takes for the name of a project, and of a service.
+var (
+	composeProject = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
+	composeService = regexp.MustCompile(`^[a-zA-Z0-9._-]+$`)
+)
+
+func (h Host) validateDocker(bad func(key, format string, args ...any)) {
+	d := h.Docker
+	// In the containers the data folder is a volume at this path, and the entrypoint
+	// reads the configuration files at theirs.
+	for _, fixed := range []struct{ key, got, want string }{
+		{"data-dir", h.DataDir, fleet.DefaultDataDir}, {"server-config", h.ServerConfig, fleet.FileServerConf}, {"agent-config", h.AgentConfig, fleet.FileAgentConf},
+	} {
+		if fixed.got != fixed.want {
+			bad(fixed.key, "%q: on docker it is always %s", fixed.got, fixed.want)
+		}
+	}
+	for key, path := range map[string]string{"docker.socket": d.Socket, "docker.k3s": d.K3s} {
+		if !filepath.IsAbs(path) || filepath.Clean(path) != path {
+			bad(key, "%q is no clean absolute path", path)
+		}
+	}
+	if !composeProject.MatchString(d.Project) {
+		bad("docker.project", "%q is no name of a Compose project", d.Project)
+	}
+	for key, name := range map[string]string{"docker.server-service": d.ServerService, "docker.agent-service": d.AgentService} {
+		if !composeService.MatchString(name) {
+			bad(key, "%q is no name of a Compose service", name)
+		}
+	}
+	if d.ServerService == d.AgentService {
+		bad("docker.agent-service", "is the server's too")
+	}
+	if len(d.Identity) == 0 {
+		bad("docker.identity", "want the node password's folder at least")
+	}
+	for i, path := range d.Identity {
+		if !filepath.IsAbs(path) || filepath.Clean(path) != path || path == "/" {
+			bad(fmt.Sprintf("docker.identity[%d]", i), "%q is no clean absolute path of a folder", path)
+		}
+		for _, other := range append([]string{fleet.DefaultDataDir}, d.Identity[:i]...) {
+			if path == other || strings.HasPrefix(path, other+"/") || strings.HasPrefix(other, path+"/") {
+				bad(fmt.Sprintf("docker.identity[%d]", i), "%q and %q lie in each other: each is copied as a whole", path, other)
+			}
+		}
+	}
 }
 
 // ParseJoin reads join.yaml.

@@ -23,6 +23,13 @@ func TestTheLeastFileTakesTheDefaults(t *testing.T) {
 	}
 }
 
+func TestADockerHostNeedsNoMoreThanItsPlatform(t *testing.T) {
+	h, err := settings.Parse([]byte(least + "platform: docker\ndocker: {project: fleet}\n"))
+	if err != nil || h.Platform != settings.PlatformDocker || h.Docker.Project != "fleet" || h.Docker.ServerService != "k3s" || len(h.Docker.Identity) != 2 {
+		t.Errorf("%+v %v", h, err)
+	}
+}
+
 func TestDurationsAreSecondsOrText(t *testing.T) {
 	h, err := settings.Parse([]byte(least + "period: 2\noperation-timeout: 1m\n"))
 	if err != nil || time.Duration(h.Period) != 2*time.Second || time.Duration(h.OperationTimeout) != time.Minute {
@@ -44,6 +51,16 @@ func TestWrongSettingsAreNamedByTheirKey(t *testing.T) {
 		"a unit that is none":        {least + "server-unit: k3s", "server-unit:"},
 		"one unit for both":          {least + "agent-unit: k3s.service", "agent-unit:"},
 		"one configuration for both": {least + "agent-config: /etc/rancher/k3s/server.yaml", "agent-config:"},
+		"a platform":                 {least + "platform: podman", "platform:"},
+		"another data folder":        {least + "platform: docker\ndata-dir: /data", "data-dir:"},
+		"a project in capitals":      {least + "platform: docker\ndocker: {project: Runner}", "docker.project:"},
+		"a socket as a URL":          {least + "platform: docker\ndocker: {socket: \"unix:///x\"}", "docker.socket:"},
+		"one service for both":       {least + "platform: docker\ndocker: {agent-service: k3s}", "docker.agent-service:"},
+		"a service with a space":     {least + "platform: docker\ndocker: {server-service: a b}", "docker.server-service:"},
+		"no identity":                {least + "platform: docker\ndocker: {identity: []}", "docker.identity:"},
+		"an identity in another":     {least + "platform: docker\ndocker: {identity: [/etc/rancher, /etc/rancher/node]}", "docker.identity[1]:"},
+		"the data as an identity":    {least + "platform: docker\ndocker: {identity: [/var/lib/rancher]}", "docker.identity[0]:"},
+		"a key of docker":            {least + "platform: docker\ndocker: {projekt: a}", "projekt"},
 		"a log level":                {least + "log-level: loud", "log-level:"},
 		"no YAML":                    {"node: [", "yaml"},
 		"a list":                     {"- a", "json"},

@@ -15,12 +15,11 @@ type Staging struct {
 	// Absent says why there is no server to start, empty when there is one.
 	Absent string
 	// Config is k3s's configuration file.
-	Config k3s.Config
-	// ConfigProblem says why they cannot be read.
-	ConfigProblem string
-	Join          k3s.Join
-	JoinProblem   string
-	HostName      string
+	Config      k3s.Config
+	ConfigError error
+	Join        k3s.Join
+	JoinError   error
+	HostName    string
 	// IdentityProblem says why the server would not be this host; Passwordless, that
 	// the node password is what lacks.
 	IdentityProblem string
@@ -42,12 +41,8 @@ func (h *Host) Staging(ctx context.Context) (Staging, error) {
 		return Staging{Absent: p.absent[fleet.RoleServer]}, nil
 	}
 	s := Staging{HostName: p.server.HostName}
-	if s.Config, err = h.serverConfig(p.server); err != nil {
-		s.ConfigProblem = err.Error()
-	}
-	if s.Join, err = h.files(p.server).Join(fleet.RoleServer); err != nil {
-		s.JoinProblem = err.Error()
-	}
+	s.Config, s.ConfigError = h.serverConfig(p.server)
+	s.Join, s.JoinError = h.files(p.server).Join(fleet.RoleServer)
 	if p.agent.ID != "" {
 		s.IdentityProblem, s.Passwordless = h.identityProblem(p, h.record())
 	}
