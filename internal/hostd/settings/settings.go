@@ -25,7 +25,7 @@
 //	platform: systemd           # or docker: k3s in the containers of a Compose project
 //	docker:                     # where the platform is docker, all with defaults
 //	  socket: /var/run/docker.sock
-//	  project: github-runner    # the Compose project's name
+//	  project:                  # the Compose project's name; empty: the daemon's own container's, github-runner on a host
 //	  server-service: k3s
 //	  agent-service: k3s-agent
 //	  k3s: /bin/k3s             # in the containers
@@ -138,7 +138,7 @@ func Defaults() Host {
 		ServerConfig: l.ServerConfig, AgentConfig: l.AgentConfig, MinFreeMiB: 2048, LogFormat: "text", LogLevel: "info",
 		Platform: PlatformSystemd,
 		Docker: Docker{
-			Socket: docker.DefaultSocket, Project: docker.DefaultProject, ServerService: docker.DefaultServerService, AgentService: docker.DefaultAgentService,
+			Socket: docker.DefaultSocket, ServerService: docker.DefaultServerService, AgentService: docker.DefaultAgentService,
 			K3s: docker.DefaultK3s, Identity: docker.DefaultIdentity(),
 		},
 	}
@@ -321,7 +321,7 @@ func (h Host) validateDocker(bad func(key, format string, args ...any)) {
 			bad(key, "%q is no clean absolute path", path)
 		}
 	}
-	if !composeProject.MatchString(d.Project) {
+	if d.Project != "" && !composeProject.MatchString(d.Project) {
 		bad("docker.project", "%q is no name of a Compose project", d.Project)
 	}
 	for key, name := range map[string]string{"docker.server-service": d.ServerService, "docker.agent-service": d.AgentService} {

@@ -55,9 +55,10 @@ type Listed struct {
 
 // Container is one container.
 type Container struct {
-	ID    string
-	Name  string
-	Image string // its id
+	ID      string
+	Name    string
+	Project string // Compose's, empty for none
+	Image   string // its id
 	// Command is what each start runs: entrypoint and arguments.
 	Command []string
 	// Env gives a variable of each start, empty when it is not set. It is a function

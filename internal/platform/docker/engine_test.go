@@ -348,7 +348,9 @@ func (e *fakeEngine) inspected(b *box) any {
 	}
 	return map[string]any{
 		"Id": b.id, "Name": "/" + b.name, "Image": b.image, "Path": b.command[0], "Args": b.command[1:], "State": state, "Mounts": mounts,
-		"Config":     map[string]any{"Env": b.env, "Hostname": "n1", "StopTimeout": 60},
+		"Config": map[string]any{"Env": b.env, "Hostname": "n1", "StopTimeout": 60, "Labels": map[string]string{
+			"com.docker.compose.project": b.project,
+		}},
 		"HostConfig": map[string]any{"RestartPolicy": map[string]any{"Name": b.restart}},
 	}
 }

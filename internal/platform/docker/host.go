@@ -20,7 +20,8 @@ type Options struct {
 	Root string
 	// Socket is the engine's; empty is /var/run/docker.sock.
 	Socket string
-	// Project is the Compose project's name; empty is github-runner.
+	// Project is the Compose project's name; empty is the one that this process's own
+	// container is of, and github-runner on a host.
 	Project string
 	// ServerService and AgentService are its services; empty are k3s and k3s-agent.
 	ServerService string
@@ -71,6 +72,7 @@ type Host struct {
 
 	mu       sync.Mutex
 	own      []Mount // this process's mounts, nil before they were asked for
+	project  string  // known with them
 	seen     record  // what a look showed beyond the record on disk
 	jobs     map[fleet.Role]*job
 	snapshot platform.SnapshotRun
@@ -87,7 +89,6 @@ func New(o Options) (*Host, error) {
 		}
 	}
 	set(&o.Socket, DefaultSocket)
-	set(&o.Project, DefaultProject)
 	set(&o.ServerService, DefaultServerService)
 	set(&o.AgentService, DefaultAgentService)
 	set(&o.K3s, DefaultK3s)
@@ -131,9 +132,6 @@ func (h *Host) Observe(ctx context.Context) (platform.Facts, error) {
 	// Jobs before containers: one that has ended has done its work by the time the
 	// container is looked at.
 	jobs := h.running()
-	if _, err := h.ownMounts(ctx); err != nil {
-		return platform.Facts{}, err
-	}
 	p, err := h.pair(ctx)
 	if err != nil {
 		return platform.Facts{}, err

@@ -119,7 +119,7 @@ func converted(r container.InspectResponse) (Container, error) {
 		return Container{}, errors.New("the engine's answer lacks state or configuration")
 	}
 	c := Container{
-		ID: r.ID, Name: strings.TrimPrefix(r.Name, "/"), Image: r.Image,
+		ID: r.ID, Name: strings.TrimPrefix(r.Name, "/"), Project: r.Config.Labels[labelProject], Image: r.Image,
 		Command: append([]string{r.Path}, r.Args...), HostName: r.Config.Hostname,
 		Restart: string(r.HostConfig.RestartPolicy.Name),
 		State:   string(r.State.Status), ExitCode: r.State.ExitCode, Pid: r.State.Pid,

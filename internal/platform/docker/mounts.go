@@ -24,24 +24,32 @@ func selfContainer() string {
 	return ""
 }
 
-// ownMounts are this process's, when it is a container of the same engine: what the
-// engine calls a source is then seen where these mounts have it. None on a host.
-func (h *Host) ownMounts(ctx context.Context) ([]Mount, error) {
+// knowSelf asks once what this process is to the engine. A container of it sees what
+// the engine calls a source where its own mounts have it, and is of the project whose
+// k3s it drives. On a host it has no mounts, and the project is the shipped one's
+// unless the settings name another.
+func (h *Host) knowSelf(ctx context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.own != nil {
-		return h.own, nil
+		return nil
 	}
-	own := []Mount{}
+	own, project := []Mount{}, DefaultProject
 	if id := h.o.Self(); id != "" {
 		c, err := h.engine.Inspect(ctx, id)
 		if err != nil {
-			return nil, fmt.Errorf("this process is the container %s: %w", short(id), err)
+			return fmt.Errorf("this process is the container %s: %w", short(id), err)
 		}
 		own = append(own, c.Mounts...)
+		if c.Project != "" {
+			project = c.Project
+		}
 	}
-	h.own = own
-	return own, nil
+	if h.o.Project != "" {
+		project = h.o.Project
+	}
+	h.own, h.project = own, project
+	return nil
 }
 
 // here is where this process sees a folder that the engine has at source, empty when

@@ -42,7 +42,10 @@ func (h *Host) service(role fleet.Role) string {
 // project may have taken. Nothing is guessed: two that answer to one service are
 // refused, because to stop the wrong one would stop somebody else's server.
 func (h *Host) pair(ctx context.Context) (pair, error) {
-	listed, err := h.engine.List(ctx, h.o.Project)
+	if err := h.knowSelf(ctx); err != nil {
+		return pair{}, err
+	}
+	listed, err := h.engine.List(ctx, h.project)
 	if err != nil {
 		return pair{}, err
 	}
@@ -75,7 +78,7 @@ func (h *Host) idsOf(listed []Listed) (map[fleet.Role]string, error) {
 	ids, dirs := map[fleet.Role]string{}, []string{}
 	for _, role := range []fleet.Role{fleet.RoleServer, fleet.RoleAgent} {
 		for _, l := range listed {
-			if l.Service != h.service(role) || l.OneOff || l.Project != h.o.Project {
+			if l.Service != h.service(role) || l.OneOff || l.Project != h.project {
 				continue
 			}
 			if !slices.Contains(dirs, l.Dir) {
@@ -86,19 +89,19 @@ func (h *Host) idsOf(listed []Listed) (map[fleet.Role]string, error) {
 				continue
 			}
 			if len(dirs) == 1 {
-				return nil, fmt.Errorf("docker: the project %s has more than one container of the service %s: scale it to one", h.o.Project, l.Service)
+				return nil, fmt.Errorf("docker: the project %s has more than one container of the service %s: scale it to one", h.project, l.Service)
 			}
 		}
 	}
 	switch {
 	case len(dirs) > 1:
 		slices.Sort(dirs)
-		return nil, fmt.Errorf("docker: two Compose projects have the name %s, in %s: give one of them another", h.o.Project, strings.Join(dirs, " and "))
+		return nil, fmt.Errorf("docker: two Compose projects have the name %s, in %s: give one of them another", h.project, strings.Join(dirs, " and "))
 	case len(dirs) == 0 && len(listed) == 0:
-		return nil, fmt.Errorf("docker: there is no Compose project %s on this engine: is docker.project its name?", h.o.Project)
+		return nil, fmt.Errorf("docker: there is no Compose project %s on this engine: is its name the one in docker.project?", h.project)
 	case len(dirs) == 0:
 		return nil, fmt.Errorf("docker: the Compose project %s has a container of neither %s nor %s: make them with `docker compose --profile server --profile agent up --no-start`",
-			h.o.Project, h.o.ServerService, h.o.AgentService)
+			h.project, h.o.ServerService, h.o.AgentService)
 	}
 	return ids, nil
 }
@@ -106,17 +109,17 @@ func (h *Host) idsOf(listed []Listed) (map[fleet.Role]string, error) {
 // whyAbsent says why a service has no container, and names who has taken the name
 // that it would get: then Compose cannot make it.
 func (h *Host) whyAbsent(ctx context.Context, role fleet.Role) (string, error) {
-	why := fmt.Sprintf("the Compose project %s has no container of the service %s: make it with `docker compose --profile %s up --no-start`", h.o.Project, h.service(role), role)
+	why := fmt.Sprintf("the Compose project %s has no container of the service %s: make it with `docker compose --profile %s up --no-start`", h.project, h.service(role), role)
 	all, err := h.engine.List(ctx, "")
 	if err != nil {
 		return "", err
 	}
-	would := []string{h.o.Project + "-" + h.service(role)} // container_name, as the shipped project sets it
+	would := []string{h.project + "-" + h.service(role)} // container_name, as the shipped project sets it
 	for _, between := range []string{"-", "_"} {
-		would = append(would, h.o.Project+between+h.service(role)+between+"1")
+		would = append(would, h.project+between+h.service(role)+between+"1")
 	}
 	for _, l := range all {
-		if l.Project == h.o.Project && l.Service == h.service(role) {
+		if l.Project == h.project && l.Service == h.service(role) {
 			continue
 		}
 		for _, n := range l.Names {

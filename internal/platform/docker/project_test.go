@@ -133,3 +133,19 @@ func TestAnAgentThatCouldNotStartIsSaid(t *testing.T) { // safety rule 15
 		})
 	}
 }
+
+func TestTheProjectIsTheOneOfTheDaemonsContainer(t *testing.T) {
+	e := newEngine(t)
+	e.plant("/volumes/k3s-node/password", secretPassword)
+	e.self(e.box("k3s").mounts)
+	for _, b := range e.boxes {
+		b.project = "edge"
+	}
+	self := func(o *Options) { o.Self = func() string { return e.box("regrade-host").id } }
+	if f := look(t, e.host(self)); !f.Staged {
+		t.Errorf("%+v", f)
+	}
+	if _, err := e.host(self, func(o *Options) { o.Project = "other" }).Observe(t.Context()); err == nil || !strings.Contains(err.Error(), "no Compose project other") {
+		t.Errorf("a setting is left aside: %v", err)
+	}
+}

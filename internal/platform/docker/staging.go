@@ -30,9 +30,6 @@ type Staging struct {
 func (h *Host) Staging(ctx context.Context) (Staging, error) {
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
-	if _, err := h.ownMounts(ctx); err != nil {
-		return Staging{}, err
-	}
 	p, err := h.pair(ctx)
 	if err != nil {
 		return Staging{}, err
