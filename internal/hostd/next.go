@@ -22,7 +22,7 @@ func Next(f Facts) Decision {
 	}
 	o := f.order()
 	var waits Decision
-	rules := []func(Facts, order) Decision{finish, ordered, orphaned, snapshot, adopt, identify, prune, peerPort}
+	rules := []func(Facts, order) Decision{finish, ordered, orphaned, boot, snapshot, adopt, identify, prune, peerPort}
 	if f.Command != nil {
 		// Upkeep is the daemon's; a command holds no port of its own.
 		rules = []func(Facts, order) Decision{finish, ordered, snapshot, demoteLocal}
@@ -163,6 +163,16 @@ func stopped(u platform.Unit, role fleet.Role) (Decision, bool) {
 		return soon(CodeProcessLives, "the %s unit is %s and a k3s %s process still lives", role, u.State, role), false
 	}
 	return effect(Effect{Kind: Stop, Role: role}), false
+}
+
+// boot starts what a boot starts, where the platform does not: a candidate whose
+// agent was stopped and whose host was then restarted is an agent again (design
+// §4.1), also with no controller there to take the promotion back.
+func boot(f Facts, _ order) Decision {
+	if f.Host.Owed == "" {
+		return Decision{}
+	}
+	return effect(Effect{Kind: Start, Role: f.Host.Owed})
 }
 
 // adopt writes a role file where there is none, once what runs is plain: from

@@ -1,6 +1,7 @@
 package hostd_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -392,6 +393,38 @@ func TestAPromotionThatARebootInterruptedFails(t *testing.T) { // design §4.1: 
 	}
 }
 
+// An engine brings back what ran and nothing else: the agent had been stopped.
+func TestAPromotionThatARebootInterruptedLeavesNoHostWithoutARole(t *testing.T) { // design §4.1: agent again
+	for _, api := range []bool{true, false} {
+		for _, at := range []string{"agent gone", "server starting"} {
+			t.Run(fmt.Sprintf("%s, an API answers: %t", at, api), func(t *testing.T) {
+				r := newRig(t, "d")
+				r.host.Engine, r.neverWAL = true, true
+				r.order(fleet.StepPromote)
+				r.until(at, func() bool {
+					f := r.host.Facts()
+					return f.Agent.Gone() && (at == "agent gone" || f.Server.Process)
+				})
+				r.apiDown = !api
+				r.reboot()
+				r.until("agent again", func() bool { return r.host.Facts().Agent.Process })
+				r.check()
+				if j := r.journal(); api && j.Code != "Rebooted" {
+					t.Errorf("code %q", j.Code)
+				}
+				// What a person stops afterwards stays stopped.
+				r.host.Change(func(f *platform.Facts) { f.Agent = platform.Unit{State: platform.StateInactive, Conditioned: true} })
+				for range 10 {
+					r.pass()
+				}
+				if r.host.Facts().Agent.Process {
+					t.Error("started against a person's will")
+				}
+			})
+		}
+	}
+}
+
 func TestACandidateThatIsAMemberJoinsOnAfterAReboot(t *testing.T) { // safety rule 18
 	r := newRig(t, "d")
 	r.order(fleet.StepPromote)
@@ -448,13 +481,16 @@ func TestKilledBetweenAnyTwoEffectsItConverges(t *testing.T) {
 	// A reboot at each effect in turn; in a promotion without a WAL the answer is
 	// another one, tested above.
 	for n := range 12 {
-		t.Run("step down and finish, rebooted after effect "+string(rune('a'+n)), func(t *testing.T) {
-			steps["step down and finish"](t, func(r *rig) {
-				if r.boots == 0 && len(r.calls()) == n {
-					r.reboot()
-				}
+		for how, engine := range map[string]bool{"": false, " with an engine": true} {
+			t.Run("step down and finish, rebooted"+how+" after effect "+string(rune('a'+n)), func(t *testing.T) {
+				steps["step down and finish"](t, func(r *rig) {
+					r.host.Engine = engine
+					if r.boots == 0 && len(r.calls()) == n {
+						r.reboot()
+					}
+				})
 			})
-		})
+		}
 	}
 }
 

@@ -37,6 +37,11 @@ type Facts struct {
 	Server Unit `json:"server"`
 	Agent  Unit `json:"agent"`
 
+	// Owed is the role whose k3s this boot still owes: the files let it start, nothing
+	// of it runs, and the platform does not see to it by itself. systemd does, at every
+	// boot; an engine leaves down what it was told to stop before (k3s-facts §12).
+	Owed fleet.Role `json:"owed,omitempty"`
+
 	// Shims is the number of container shims that run on the host.
 	Shims int `json:"shims,omitempty"`
 	// PeerPort: the daemon holds etcd's peer port.

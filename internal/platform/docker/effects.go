@@ -84,7 +84,11 @@ func (h *Host) start(ctx context.Context, role fleet.Role, late func() error) er
 	if err := late(); err != nil {
 		return err
 	}
-	return h.engine.Start(ctx, p.of(role).ID)
+	if err := h.engine.Start(ctx, p.of(role).ID); err != nil {
+		return err
+	}
+	_ = h.note(h.booted) // at worst it is started once more when it is stopped by hand
+	return nil
 }
 
 // Stop implements platform.Units, with the container's own time to end: etcd hands
@@ -104,7 +108,10 @@ func (h *Host) Stop(ctx context.Context, role fleet.Role) error {
 	if process {
 		// Whose identity is the newer one cannot be seen any more once it is gone.
 		// Without the note the two are compared.
-		_ = h.note(func(r *record) { r.Owner = role })
+		_ = h.note(func(r *record) {
+			r.Owner = role
+			h.booted(r)
+		})
 	}
 	if err := overdue(ctx, time.Now()); err != nil {
 		return fmt.Errorf("stop the %s: %w", role, err)
@@ -130,6 +137,7 @@ func (h *Host) Restart(ctx context.Context) error {
 	// On a full disk the restart goes on: what the note is for is seen again.
 	_ = h.note(func(r *record) {
 		r.Start = start{Role: fleet.RoleServer, Container: p.server.ID, At: time.Now().UTC()}
+		h.booted(r)
 	})
 	if err := overdue(ctx, time.Now()); err != nil {
 		return fmt.Errorf("restart the server: %w", err)

@@ -74,6 +74,7 @@ type Host struct {
 	own      []Mount // this process's mounts, nil before they were asked for
 	project  string  // known with them
 	seen     record  // what a look showed beyond the record on disk
+	upIn     string  // the boot in which k3s was seen running
 	jobs     map[fleet.Role]*job
 	snapshot platform.SnapshotRun
 	asked    map[string]time.Time // when an image's version was asked for in vain
@@ -156,6 +157,7 @@ func (h *Host) Observe(ctx context.Context) (platform.Facts, error) {
 	if process[fleet.RoleServer] {
 		f.Server.Level = level
 	}
+	f.Owed = h.owed(f, r)
 	f.Staged = p.server.ID != ""
 	f.AgentProblem = h.agentProblem(p, r)
 	f.K3sVersion = h.version(ctx, p, process)

@@ -23,6 +23,8 @@ type record struct {
 	Owner fleet.Role `json:"owner,omitempty"`
 	// Start is the last start that this platform made (R-228-41).
 	Start start `json:"start,omitzero"`
+	// Boot is the boot in which this platform last started or stopped something.
+	Boot string `json:"boot,omitempty"`
 	// Version is what the k3s of an image says of itself.
 	Version versionOf `json:"version,omitzero"`
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,6 +28,10 @@ type Fake struct {
 	// Fail, when set, is asked before each effect; an error is returned as the
 	// effect's own, with nothing changed.
 	Fail func(call string) error
+	// Engine makes a boot bring back what ran before it and nothing else, as a Docker
+	// engine does; the rest is owed.
+	Engine bool
+	owing  bool
 	// OnAdvance lets a test move what k3s would move (WAL, tombstone, READY).
 	OnAdvance func(f *platform.Facts)
 }
@@ -58,7 +63,14 @@ func (f *Fake) Change(change func(*platform.Facts)) {
 func (f *Fake) Facts() platform.Facts {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return copyFacts(f.facts)
+	x := copyFacts(f.facts)
+	f.owing = f.owing && !x.Server.Process && !x.Agent.Process
+	for role, u := range map[fleet.Role]platform.Unit{fleet.RoleServer: x.Server, fleet.RoleAgent: x.Agent} {
+		if f.owing && x.Files.Role != "" && u.Gone() && rolefile.MayStart(x.Files, role).May {
+			x.Owed = role
+		}
+	}
+	return x
 }
 
 func copyFacts(x platform.Facts) platform.Facts {
@@ -116,8 +128,13 @@ func (f *Fake) Reboot(boot string) {
 	f.facts.Files.BootID, f.facts.Files.Joining, f.facts.Files.AllowJoin = boot, rolefile.Joining{}, false
 	f.facts.PeerPort, f.facts.Snapshot, f.facts.Shims = false, platform.SnapshotRun{}, 0
 	for _, u := range []*platform.Unit{&f.facts.Server, &f.facts.Agent} {
-		*u = platform.Unit{State: platform.StateInactive, Job: platform.JobStart, Conditioned: u.Conditioned}
+		job := platform.JobStart
+		if f.Engine && !u.Process {
+			job = platform.JobNone
+		}
+		*u = platform.Unit{State: platform.StateInactive, Job: job, Conditioned: u.Conditioned}
 	}
+	f.owing = f.Engine
 	f.mu.Unlock()
 	f.Advance()
 }
@@ -134,6 +151,9 @@ func (f *Fake) do(call string, change func(*platform.Facts) error) error {
 		return err
 	}
 	f.Calls = append(f.Calls, call)
+	if strings.HasPrefix(call, "start ") || strings.HasPrefix(call, "stop ") || call == "restart server" {
+		f.owing = false
+	}
 	return nil
 }
 

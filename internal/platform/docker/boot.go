@@ -1,0 +1,37 @@
+package docker
+
+import (
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/platform"
+	"github.com/exadev/regrade/internal/platform/rolefile"
+)
+
+// owed is the role that this boot still owes (platform.Facts.Owed). An engine brings
+// back after a boot what ran before it, and nothing that was stopped: a host that was
+// cut off between the stop of one role and the start of the other would have neither.
+// Once k3s has run in this boot, or regrade has started or stopped something in it,
+// nothing is owed: what a person stops stays stopped.
+func (h *Host) owed(f platform.Facts, r record) fleet.Role {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if f.Server.Process || f.Agent.Process {
+		h.upIn = f.Files.BootID
+	}
+	if h.upIn == f.Files.BootID || r.Boot == f.Files.BootID || f.Files.Role == "" {
+		return ""
+	}
+	for role, u := range map[fleet.Role]platform.Unit{fleet.RoleServer: f.Server, fleet.RoleAgent: f.Agent} {
+		// Of the two at most one may start (TestNeverBothRoles).
+		if rolefile.MayStart(f.Files, role).May && u.Gone() {
+			return role
+		}
+	}
+	return ""
+}
+
+// booted notes that something was done in this boot.
+func (h *Host) booted(r *record) {
+	if boot, err := h.o.BootID(); err == nil {
+		r.Boot = boot
+	}
+}
