@@ -44,7 +44,7 @@ func stagedInDocker(s docker.Staging, err error) preflight.Staged {
 		return preflight.Staged{Absent: err.Error()}
 	}
 	out := preflight.Staged{
-		Absent: s.Absent, Config: s.Config, ConfigError: s.ConfigError, Where: fleet.FileServerConf,
+		Absent: s.Absent, Config: s.Config, ConfigError: s.ConfigError, Where: fleet.FileServerConf + " or the container's variables",
 		Join: s.Join, JoinError: s.JoinError, HostName: s.HostName,
 	}
 	if s.IdentityProblem != "" {

@@ -46,7 +46,7 @@ func TestAnEngineThatHangsHoldsNoLook(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		_, err := h.Observe(ctx)
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), e.socket) || time.Since(began) > 3*time.Second {
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), e.socket) || time.Since(began) > 20*time.Second {
 			t.Errorf("%s: %v after %s", call, err, time.Since(began))
 		}
 	}
@@ -59,7 +59,7 @@ func TestAStopThatTakesLongHoldsNoPass(t *testing.T) {
 	letGo := e.hang("stop")
 	began := time.Now()
 	must(t, h.Stop(t.Context(), fleet.RoleServer))
-	if d := time.Since(began); d > 3*time.Second {
+	if d := time.Since(began); d > 20*time.Second { // the engine would hold it for ever
 		t.Errorf("the pass was held for %s", d)
 	}
 	u := look(t, h).Server
@@ -98,14 +98,16 @@ func TestARestartIsOneJobAndAStopEndsIt(t *testing.T) {
 // What goes wrong after the pass has gone on is said by the next effect, once.
 func TestALateErrorIsNotLost(t *testing.T) {
 	e, h := member(t)
+	gone := make(chan struct{})
 	e.before = func(call string) error {
 		if call == "stop k3s" {
-			time.Sleep(2 * stopWait)
+			<-gone
 			return errors.New("cannot kill it")
 		}
 		return nil
 	}
 	must(t, h.Stop(t.Context(), fleet.RoleServer))
+	close(gone)
 	settle(t, h)
 	if err := h.Stop(t.Context(), fleet.RoleServer); err == nil || !strings.Contains(err.Error(), "cannot kill it") {
 		t.Errorf("%v", err)
@@ -124,14 +126,15 @@ func TestAStartThatComesTooLateIsNotMade(t *testing.T) {
 	e.up(e.box("k3s")) // idles, and is slow to stop
 	stop(t, h, fleet.RoleAgent)
 	e.promoted()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*startWait)
+	defer cancel()
 	e.before = func(call string) error {
 		if call == "stop k3s" {
-			time.Sleep(400 * time.Millisecond)
+			<-ctx.Done()
+			time.Sleep(10 * time.Millisecond)
 		}
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
 	must(t, h.Start(ctx, fleet.RoleServer))
 	settle(t, h)
 	if slices.Contains(e.effects(), "start k3s") {

@@ -149,3 +149,31 @@ func TestTheProjectIsTheOneOfTheDaemonsContainer(t *testing.T) {
 		t.Errorf("a setting is left aside: %v", err)
 	}
 }
+
+func TestTheStagingIsWhatTheServerTakes(t *testing.T) { // safety rule 17
+	e := newEngine(t)
+	e.plant("/volumes/k3s-node/password", secretPassword)
+	e.plant(fleet.FileServerConf, "flannel-backend: none\n")
+	b := e.box("k3s")
+	b.env = append(b.env, "K3S_NODE_NAME=n7", "K3S_JOIN_SERVER_URL=https://10.0.0.1:6443")
+	h := e.host()
+	s, err := h.Staging(t.Context())
+	if err != nil || s.Config.Get("flannel-backend") != "none" || s.Config.Get("node-name") != "n7" || s.Join.URL != "https://10.0.0.1:6443" || s.Join.Token.Reveal() != secretToken || s.HostName != "n1" {
+		t.Errorf("%+v %v", s, err)
+	}
+	e.plant(fleet.FileJoinURL, "https://10.0.0.3:6443\n") // R-A-08
+	e.plant(fleet.FileServerConf, "node-name: n8\n")
+	if s, err = h.Staging(t.Context()); err != nil || s.Join.URL != "https://10.0.0.3:6443" || s.Config.Get("node-name") != "n8" {
+		t.Errorf("%+v %v", s, err)
+	}
+	e.plant(fleet.FileServerConf, "[")
+	if s, err = h.Staging(t.Context()); err != nil || s.ConfigError == nil {
+		t.Errorf("%+v %v", s, err)
+	}
+	// A configuration that the daemon has from elsewhere says nothing of the server's.
+	e.plant(fleet.FileServerConf, "node-name: n8\n")
+	b.mounts = append(b.mounts, [2]string{e.at("/elsewhere"), "/etc/rancher/k3s"})
+	if s, err = h.Staging(t.Context()); err != nil || s.ConfigError == nil {
+		t.Errorf("%+v %v", s, err)
+	}
+}

@@ -26,6 +26,8 @@ type Staging struct {
 	Passwordless    bool
 }
 
+const envNodeName = "K3S_NODE_NAME"
+
 // Staging looks.
 func (h *Host) Staging(ctx context.Context) (Staging, error) {
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
@@ -55,5 +57,13 @@ func (h *Host) serverConfig(c Container) (k3s.Config, error) {
 			return nil, fmt.Errorf("service %s: k3s's configuration, %s", h.service(fleet.RoleServer), p)
 		}
 	}
-	return h.disk().ReadConfig(fleet.FileServerConf)
+	config, err := h.disk().ReadConfig(fleet.FileServerConf)
+	if err != nil {
+		return nil, err
+	}
+	// k3s takes the variable where the file has no name (k3s-facts §1.1).
+	if name := c.Env(envNodeName); name != "" && config.Get("node-name") == "" {
+		config = config.Merge(k3s.Config{"node-name": {name}})
+	}
+	return config, nil
 }
