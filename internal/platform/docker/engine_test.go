@@ -37,6 +37,7 @@ type box struct {
 	env                             []string
 	restart                         string
 	mounts                          [][2]string // source, target
+	readOnly                        bool        // all of them
 
 	state   string
 	exit    int
@@ -340,7 +341,7 @@ func (e *fakeEngine) list(w http.ResponseWriter, r *http.Request) {
 func (e *fakeEngine) inspected(b *box) any {
 	mounts := []any{}
 	for _, m := range b.mounts {
-		mounts = append(mounts, map[string]any{"Source": m[0], "Destination": m[1], "RW": true})
+		mounts = append(mounts, map[string]any{"Source": m[0], "Destination": m[1], "RW": !b.readOnly})
 	}
 	state := map[string]any{"Status": b.state, "ExitCode": b.exit, "StartedAt": b.started.Format(time.RFC3339Nano), "Running": b.state == "running", "Pid": e.pid}
 	if b.health != "" {

@@ -52,9 +52,15 @@ func (h *Host) places(p pair) ([]place, string) {
 		case server == "" || agent == "":
 			return nil, fmt.Sprintf("%s is in no volume of the service %s: it would go with the container", path, h.service(roleWithout(server)))
 		}
-		l := place{path: path, server: h.here(server), agent: h.here(agent)}
-		if l.server == "" || l.agent == "" {
+		l := place{path: path}
+		var mayServer, mayAgent bool
+		l.server, mayServer = h.here(server)
+		l.agent, mayAgent = h.here(agent)
+		switch {
+		case l.server == "" || l.agent == "":
 			return nil, fmt.Sprintf("%s of the service %s is not mounted in this daemon's container", path, h.service(roleWithout(l.server)))
+		case !l.shared() && !(mayServer && mayAgent):
+			return nil, fmt.Sprintf("%s is mounted read-only in this daemon's container: it could not be copied", path)
 		}
 		out = append(out, l)
 	}

@@ -352,6 +352,10 @@ func TestVolumesThatAreOutOfReachAreAProblem(t *testing.T) {
 		"the daemon's container lacks one": {func(e *fakeEngine) {
 			e.self(e.box("k3s").mounts[:4])
 		}, "is not mounted in this daemon's container"},
+		"the daemon's container may only read": {func(e *fakeEngine) {
+			e.self(append(slices.Clone(e.box("k3s").mounts), e.box("k3s-agent").mounts[3:]...))
+			e.box("regrade-host").readOnly = true
+		}, "is mounted read-only in this daemon's container"},
 		"the daemon's container has all of them": {func(e *fakeEngine) {
 			e.self(append(slices.Clone(e.box("k3s").mounts), e.box("k3s-agent").mounts[3:]...))
 		}, ""},

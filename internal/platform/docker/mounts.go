@@ -53,20 +53,21 @@ func (h *Host) knowSelf(ctx context.Context) error {
 }
 
 // here is where this process sees a folder that the engine has at source, empty when
-// it does not. A container's mounts last as long as it does.
-func (h *Host) here(source string) string {
+// it does not, and whether it may write there. A container's mounts last as long as
+// it does.
+func (h *Host) here(source string) (path string, writable bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.own) == 0 {
-		return source // on the host itself
+		return source, true // on the host itself
 	}
-	best, to := -1, ""
+	best := -1
 	for _, m := range h.own {
 		if rest, ok := below(source, m.Source); ok && len(m.Source) > best {
-			best, to = len(m.Source), filepath.Join(m.Target, rest)
+			best, path, writable = len(m.Source), filepath.Join(m.Target, rest), m.Writable
 		}
 	}
-	return to
+	return path, writable
 }
 
 // below says whether path is dir or in it, and the rest.
@@ -98,7 +99,7 @@ func (h *Host) sameFolder(c Container, path, own string) string {
 	if from == "" {
 		return "is not mounted at " + path
 	}
-	if there := h.here(from); there != "" && sameFile(there, own) {
+	if there, _ := h.here(from); there != "" && sameFile(there, own) {
 		return ""
 	}
 	return fmt.Sprintf("at %s, is %s, and this daemon's %s is another", path, from, own)

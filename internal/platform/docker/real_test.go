@@ -131,10 +131,9 @@ func (r *real) makeImage() {
 	must(r.t, w.Close())
 	res, err := r.client.ImageImport(r.t.Context(), client.ImageImportSource{Source: &b, SourceName: "-"}, "regrade-test", client.ImageImportOptions{Tag: "k3s"})
 	must(r.t, err)
-	raw, err := io.ReadAll(res)
+	_, err = io.Copy(io.Discard, res)
 	must(r.t, err)
 	r.image = "regrade-test:k3s"
-	_ = raw
 }
 
 // container makes one, as Compose would.
@@ -228,7 +227,7 @@ func still(u platform.Unit) bool {
 
 func TestARealHostGoesThereAndBack(t *testing.T) {
 	r := newReal(t)
-	server, agent := r.both(true)
+	server, _ := r.both(true)
 	h := r.host()
 	must(t, h.SetRole(t.Context(), fleet.RoleAgent))
 	must(t, h.Start(t.Context(), fleet.RoleAgent))
@@ -261,7 +260,7 @@ func TestARealHostGoesThereAndBack(t *testing.T) {
 	_, err = r.client.ContainerUnpause(t.Context(), server, client.ContainerUnpauseOptions{})
 	must(t, err)
 	// What `regrade host` sees when it is a container itself.
-	raw := r.within(server, agent)
+	raw := r.within()
 	var seen platform.Facts
 	if err := json.Unmarshal(raw, &seen); err != nil || !seen.Server.Process || !seen.Server.Conditioned || !seen.Agent.Conditioned || seen.AgentProblem != "" {
 		t.Errorf("from within: %s", raw)
@@ -269,7 +268,7 @@ func TestARealHostGoesThereAndBack(t *testing.T) {
 }
 
 // within runs a look in a container that has the socket and every mount of ours.
-func (r *real) within(string, string) []byte {
+func (r *real) within() []byte {
 	t := r.t
 	binds := append(r.binds("/volumes/k3s-node"), filepath.Join(r.root, "/volumes/k3s-agent-node")+":/identity/agent", r.socket+":"+DefaultSocket)
 	id := r.container("regrade-host", []string{"/regrade", "observe", r.project}, binds)

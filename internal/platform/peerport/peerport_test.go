@@ -1,6 +1,7 @@
 package peerport_test
 
 import (
+	"errors"
 	"io"
 	"net"
 	"testing"
@@ -21,7 +22,7 @@ func TestAHeldPortAcceptsAndCloses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Read(make([]byte, 1)); err != io.EOF {
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("read: %v", err)
 	}
 	_ = c.Close()
