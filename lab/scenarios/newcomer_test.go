@@ -102,27 +102,42 @@ func named(reasons []status.Reason, word string) bool {
 // Safety rules 2 and 24: a voter that stays is lost in the middle. The swap holds,
 // names it, and goes on when it is back.
 func Test_second_voter_lost(t *testing.T) {
-	s, out, in := troubled(t)
+	s, out, in := troubled(t, "FLEET_ROLE_RUNNER_WAIT_SECONDS=300") // no drain is given up meanwhile
 	s.leaderDies = true
 	ctx := t.Context()
 	s.writeThrough("n2")
-	// A pod that takes its time keeps the outgoing host from its restart meanwhile:
-	// a voter that falls in the very moment of that is nobody's to prevent.
-	s.must(s.RunPod(ctx, cluster.PodSpec{Name: "guarded", Node: out, Owner: true}))
-	s.ask(out, in)
-	s.awaitState("promote")
-	s.must(s.Budget(ctx, "guard", "guarded")) // the drain waits until the alarm is there
-	s.awaitState("drain-out")
+	// A voter that falls in the very moment of the outgoing host's restart is nobody's to prevent.
+	released := s.heldInDrain(out, in)
 	s.must(s.Host("n3").Crash(ctx, true))
 	s.waitsFor("n3", "")
 	members := s.members()
 	if len(members.Voters()) != 4 {
 		t.Errorf("somebody was removed while n3 was down: %s", members)
 	}
+	released()
 	s.must(s.Host("n3").Boot(ctx))
 	s.ends(out, in, fleet.OutcomeCompleted)
 	s.backAsAgent(out)
 	s.end("n2", "n3", in)
+}
+
+// heldInDrain asks for a swap and leaves it where the outgoing host is drained and not yet told to step down: a
+// disruption budget keeps a pod there until released is called.
+func (s *scenario) heldInDrain(out, in string) (released func()) {
+	s.t.Helper()
+	ctx := s.t.Context()
+	s.must(s.RunPod(ctx, cluster.PodSpec{Name: "guarded", Node: out, Owner: true}))
+	s.ask(out, in)
+	s.awaitState("promote")
+	s.must(s.Budget(ctx, "guard", "guarded"))
+	s.awaitState("drain-out")
+	return func() {
+		s.t.Helper()
+		s.eventually(soon, "the budget to be deleted", func(ctx context.Context) (bool, string) {
+			err := s.DeleteBudget(ctx, "guard") // whose answer may have been lost
+			return err == nil || apierrors.IsNotFound(err), fmt.Sprint(err)
+		})
+	}
 }
 
 // Safety rule 3: a NOSPACE alarm in the middle holds the swap, is named, and the
@@ -135,9 +150,7 @@ func Test_alarm_mid_swap(t *testing.T) {
 	s, out, in := troubled(t, "FLEET_ROLE_RUNNER_WAIT_SECONDS=300") // no drain is given up under the alarm
 	ctx := t.Context()
 	s.outage = true
-	s.must(s.RunPod(ctx, cluster.PodSpec{Name: "slow", Node: out, Owner: true, Grace: 15}))
-	s.ask(out, in)
-	s.awaitState("drain-out")
+	released := s.heldInDrain(out, in)
 	cleared := s.fullDatastore("n2")
 	before := s.members()
 	s.eventually(soon, "the controller to name the full datastore", func(context.Context) (bool, string) {
@@ -156,10 +169,7 @@ func Test_alarm_mid_swap(t *testing.T) {
 	}))
 	s.sameMembers(before)
 	cleared()
-	s.eventually(soon, "the budget to be deleted", func(ctx context.Context) (bool, string) {
-		err := s.DeleteBudget(ctx, "guard") // whose answer may have been lost
-		return err == nil || apierrors.IsNotFound(err), fmt.Sprint(err)
-	})
+	released()
 	s.ends(out, in, fleet.OutcomeCompleted)
 	s.backAsAgent(out)
 	s.end("n2", "n3", in)
