@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/exadev/regrade/internal/fleet"
@@ -54,10 +55,17 @@ func (c *Checker) join(ctx context.Context, l *list, in hostapi.PreflightInput, 
 		l.add(CodeNoJoinHost, "no voter with a join URL is known to join (%q was asked for)", in.Join)
 		return
 	}
+	// All at once: the first of them is often the slow host that goes out, and the
+	// time is one for all.
+	answers := make([]finding, len(hosts))
+	var all sync.WaitGroup
+	for i, host := range hosts {
+		all.Go(func() { answers[i] = c.joinHost(ctx, host, token, in) })
+	}
+	all.Wait()
 	var problems []string
 	none := CodeJoinUnreachable
-	for _, host := range hosts {
-		p := c.joinHost(ctx, host, token, in)
+	for _, p := range answers {
 		if p.code == CodeJoinFalters {
 			none = CodeJoinFalters
 		} else if p.code != CodeJoinUnreachable {

@@ -35,6 +35,10 @@ type voter struct {
 func newVoter(t *testing.T) *voter {
 	v := &voter{members: `{"members":[{"ID":18446744073709551615,"name":"n1-0123abcd","peerURLs":["https://10.0.0.1:2380"]}]}`, status: http.StatusOK}
 	v.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if v.status < 0 {
+			<-r.Context().Done()
+			return
+		}
 		if r.URL.Path == "/cacerts" {
 			_, _ = w.Write(v.ca)
 			return
@@ -109,6 +113,26 @@ func newStandby(t *testing.T) *standby {
 		},
 	}
 	return s
+}
+
+// Found by auto_swap: the first voter of the list was the slow host that goes out,
+// and it took the time of the others as well.
+func TestASlowVoterDoesNotTakeTheTimeOfTheOthers(t *testing.T) {
+	s := newStandby(t)
+	s.in.Join, s.in.Out = "", ""
+	for _, name := range []string{"a1", "a2"} {
+		slow := newVoter(t)
+		slow.status = -1
+		s.in.JoinURLs[name] = slow.URL
+		n := s.in.Nodes[0]
+		n.Name = name
+		s.in.Nodes = append(s.in.Nodes, n)
+	}
+	for _, p := range s.c.Preflight(t.Context(), s.in).Problems {
+		if p.Code == preflight.CodeJoinFalters || p.Code == preflight.CodeJoinUnreachable {
+			t.Errorf("%s: %s", p.Code, p.Sentence)
+		}
+	}
 }
 
 // Each of the things that safety rule 17 lists, one at a time.
