@@ -46,6 +46,9 @@ func newSwap(e env.Env, d Deps) *cobra.Command {
 controller, which carries it out even in a dry run. A request that no pass takes
 up within ten minutes expires.
 
+Servers to join that falter for a moment (JoinHostFalters) are waited for, a minute
+at most.
+
 Exit status 0: accepted, every gate holds. 1: refused, with each reason. 2: wrong
 usage, or a node that is unknown, ineligible or pinned, or the same node twice.
 
@@ -142,6 +145,15 @@ func (a *asker) ask(ctx context.Context, b *observe.Observer) (answer Answer, be
 		reasons = a.judge(o)
 		return len(reasons) == 0 || usage(reasons) || settled(o)
 	})
+	if err == nil && swap.Falters(reasons) {
+		// It passes by itself, mostly within seconds; nothing is recorded meanwhile.
+		a.say("%s (%s); waited for up to %s", reasons[0].Sentence, reasons[0].Code, status.JoinPatience)
+		l.limit = status.JoinPatience
+		sight, err = l.until(ctx, func(o *swap.Observation) bool {
+			reasons = a.judge(o)
+			return !swap.Falters(reasons)
+		})
+	}
 	if err != nil {
 		return answer, "", err
 	}

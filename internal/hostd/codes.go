@@ -49,7 +49,6 @@ const (
 	CodeNoQuorumWithout = "NoQuorumWithoutMe"
 	CodeEffectFailed    = "EffectFailed"
 	CodeNoServerUp      = "NoServerUp"
-	CodeJoinFalters     = "JoinHostFalters"
 	CodePreflightWait   = "PreflightWait"
 	CodeSnapshotting    = "Snapshotting"
 	CodeHostLocked      = "HostLocked"

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/exadev/regrade/internal/fleet"
-	"github.com/exadev/regrade/internal/hostd"
 	"github.com/exadev/regrade/internal/status"
 )
 
@@ -69,12 +68,12 @@ func TestAnEarlyHandOverIsTriedOnce(t *testing.T) {
 }
 
 func TestAJoinHostThatFaltersIsWaitedForAMinute(t *testing.T) { // safety rule 17
-	falters := []status.Problem{{Code: hostd.CodeJoinFalters, Sentence: "https://10.0.0.2:6443: /db/info says status 500"}}
+	falters := []status.Problem{{Code: status.CodeJoinHostFalters, Sentence: "https://10.0.0.2:6443: /db/info says status 500"}}
 	t.Run("and the promotion goes on when it answers", func(t *testing.T) {
 		r := newRig(t, "d")
 		r.pre = falters
 		r.order(fleet.StepPromote)
-		r.until("it says so", func() bool { return len(r.reports) > 0 && r.report().Code == hostd.CodeJoinFalters })
+		r.until("it says so", func() bool { return len(r.reports) > 0 && r.report().Code == status.CodeJoinHostFalters })
 		for range 10 {
 			r.pass()
 		}
@@ -90,7 +89,7 @@ func TestAJoinHostThatFaltersIsWaitedForAMinute(t *testing.T) { // safety rule 1
 		r.order(fleet.StepPromote)
 		began := r.now
 		r.until("refused", r.settled(fleet.StepPromote, fleet.PhaseRefused))
-		if took := r.now.Sub(began); took < hostd.JoinPatience || took > hostd.JoinPatience+time.Minute {
+		if took := r.now.Sub(began); took < status.JoinPatience || took > status.JoinPatience+time.Minute {
 			t.Errorf("refused after %s", took)
 		}
 		if calls := r.calls(); len(calls) != 0 {

@@ -144,7 +144,7 @@ func (d *Daemon) judge(ctx context.Context, f *Facts) {
 	p.OK = len(p.Problems) == 0
 	d.preflight, f.Preflight = &p, &p
 	switch {
-	case !falters(p):
+	case !p.Falters():
 		d.faltering = time.Time{}
 	case d.faltering.IsZero():
 		d.faltering = f.Now

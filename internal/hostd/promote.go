@@ -1,9 +1,7 @@
 package hostd
 
 import (
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/platform/rolefile"
@@ -82,8 +80,8 @@ func beginPromote(f Facts, o order) Decision {
 	if f.Preflight == nil {
 		return hold(CodePreflightWait, "the preflight has not been judged")
 	}
-	if falters(*f.Preflight) && f.Now.Sub(f.FalteringSince) < JoinPatience {
-		return hold(CodeJoinFalters, "%s", preflightProblem(f).Sentence)
+	if f.Preflight.Falters() && f.Now.Sub(f.FalteringSince) < status.JoinPatience {
+		return hold(status.CodeJoinHostFalters, "%s", preflightProblem(f).Sentence)
 	}
 	if !f.Preflight.OK {
 		return refuse(f, o, preflightProblem(f))
@@ -92,16 +90,6 @@ func beginPromote(f Facts, o order) Decision {
 		return refuse(f, o, problem(CodeNoJoinURL, "the node to join is %q: no join URL is configured for it", o.join))
 	}
 	return begin(f, o)
-}
-
-// JoinPatience is for how long a join host may falter before the promotion is
-// refused: etcd elects within seconds, and the host has been found fit otherwise.
-const JoinPatience = 60 * time.Second
-
-// falters says whether a join host that answers, and cannot say who the members
-// are, is all that speaks against a promotion.
-func falters(p status.Preflight) bool {
-	return len(p.Problems) > 0 && !slices.ContainsFunc(p.Problems, func(x status.Problem) bool { return x.Code != CodeJoinFalters })
 }
 
 // preflightProblem folds the problems into one refusal that names them all.

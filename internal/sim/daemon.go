@@ -207,6 +207,9 @@ func (y *Ways) Preflight(ctx context.Context, in hostapi.PreflightInput) status.
 		if h.Data.WAL || h.Data.Tombstone {
 			lack("StrayDatastore", "%s still has a datastore", h.Name)
 		}
+		if w.now.Before(h.faltersUntil) {
+			lack(status.CodeJoinHostFalters, "the servers to join cannot say who the members are")
+		}
 		members, err := w.etcd.Members()
 		if err != nil {
 			lack("NoQuorum", "etcd has no quorum")

@@ -82,6 +82,15 @@ func (w *World) HoldWatch(name string, d time.Duration) {
 	w.record(Effect{By: "fault", What: "watch of the Nodes late by " + d.String(), Node: name})
 }
 
+// FalterFor lets the servers to join answer a host, and not say who the members are,
+// for d.
+func (w *World) FalterFor(name string, d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.host(name).faltersUntil = w.now.Add(d)
+	w.record(Effect{By: "fault", What: "servers to join falter for " + d.String(), Node: name})
+}
+
 // Documents are copies of the objects that a person may put back later.
 type Documents struct {
 	lease lease.Lease

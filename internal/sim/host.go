@@ -43,6 +43,8 @@ type Host struct {
 
 	// watchUntil is until when the host's watch of the Nodes shows nothing new.
 	watchUntil time.Time
+	// faltersUntil is until when no server to join can tell this host who the members are.
+	faltersUntil time.Time
 	// registered is the start of the kubelet that has registered the Node.
 	registered time.Time
 

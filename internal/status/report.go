@@ -3,6 +3,7 @@ package status
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/exadev/regrade/internal/fleet"
@@ -85,6 +86,20 @@ func (m Member) Started() bool { return m.Name != "" }
 type Preflight struct {
 	OK       bool      `json:"ok"`
 	Problems []Problem `json:"problems,omitempty"`
+}
+
+// CodeJoinHostFalters: a server to join answers, and cannot say who the members are.
+const CodeJoinHostFalters = "JoinHostFalters"
+
+// JoinPatience is for how long the servers to join may falter before a swap is not
+// begun, or a promotion refused, for it: etcd elects within seconds, and the host has
+// been found fit otherwise.
+const JoinPatience = 60 * time.Second
+
+// Falters says whether servers to join that answer, and cannot say who the members
+// are, are all that speaks against the role. It passes by itself.
+func (p Preflight) Falters() bool {
+	return len(p.Problems) > 0 && !slices.ContainsFunc(p.Problems, func(x Problem) bool { return x.Code != CodeJoinHostFalters })
 }
 
 // Problem is one thing that is missing, by code and in words.

@@ -105,6 +105,20 @@ func (g *given) leased() *given {
 	return g
 }
 
+// taken: the Lease was taken so long ago.
+func (g *given) taken(ago time.Duration) *given {
+	rec := record()
+	rec.Started = g.Now.Add(-ago)
+	g.leased().Lease.Annotations[fleet.LeaseRecord] = rec.String()
+	return g
+}
+
+// faltering: n4's servers to join cannot say who the members are.
+func (g *given) faltering() *given {
+	g.host(4).Report.Preflight = &status.Preflight{Problems: []status.Problem{{Code: status.CodeJoinHostFalters, Sentence: "https://10.0.0.2:6443: /db/info says status 500"}}}
+	return g
+}
+
 func (g *given) mark(n int) *given { return g.markWith(n, record()) }
 
 func (g *given) markWith(n int, r status.Record) *given {

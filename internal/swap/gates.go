@@ -31,6 +31,13 @@ func Usage(code string) bool {
 	return false
 }
 
+// Falters says whether the servers to join, which answer IN's host and cannot say who
+// the members are, are all that speaks against a swap. It passes by itself, mostly
+// within seconds, so it is waited for as long as nothing is written.
+func Falters(rs []status.Reason) bool {
+	return len(rs) > 0 && !slices.ContainsFunc(rs, func(r status.Reason) bool { return r.Code != status.CodeJoinHostFalters })
+}
+
 func (v *view) startGates(pair Pair) []status.Reason {
 	if pair.Out == pair.In {
 		return []status.Reason{reason(CodeSameNode, pair.In, "%s cannot be swapped for itself", pair.In)}

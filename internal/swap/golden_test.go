@@ -63,6 +63,9 @@ func cases() []decision {
 		{name: "an outgoing voter that cannot be an agent any more holds the promotion", row: "GateShut", given: cordoned().snapshot().with(func(g *given) {
 			g.host(1).Report.AsAgent = &status.Preflight{Problems: []status.Problem{{Code: "DatastoreMount", Sentence: "server/db/etcd is a mount point"}}}
 		})},
+		{name: "a request waits while the servers to join falter", row: "RequestHeld", given: calm().asked().faltering()},
+		{name: "a request that waited for its whole life says what for", row: "RequestExpired", given: calm().asked().faltering().with(func(g *given) { g.Request.At = g.Now.Add(-11 * time.Minute) })},
+		{name: "a decision waits while the servers to join falter", row: "DecisionHeld", given: calm().automatic(false).faltering()},
 		{name: "a request with every gate open takes the Lease", row: "RequestTaken", given: calm().asked()},
 		{name: "a request is carried out in a dry run", row: "RequestTaken", given: calm().asked(), policy: dry},
 		{name: "a request is carried out inside the cooldown", row: "RequestTaken", given: calm().asked().with(func(g *given) { g.Status.CooldownUntil = g.Now.Add(time.Hour) })},
@@ -116,6 +119,10 @@ func cases() []decision {
 			g.Status.History = []status.PastSwap{{ID: g.Status.LastSwap.ID}, {ID: swID}}
 		})},
 		{name: "the request is taken up once the Lease is held", row: "RequestTakenUp", given: calm().leased().asked()},
+		{name: "a server to join that falters is waited for before anything is written", row: "JoinHostWait", given: calm().taken(20 * time.Second).faltering()},
+		{name: "a server to join that falters for more than a minute ends the swap with nothing written", row: "GateShutAtBegin", given: calm().taken(61 * time.Second).faltering()},
+		{name: "a server to join that falters beside a shut gate is not waited for", row: "GateShutAtBegin", given: calm().taken(20 * time.Second).faltering().with(func(g *given) { g.host(2).Node.Ready = false })},
+		{name: "a server to join that falters no more lets the swap begin", row: "RecordOnIn", given: calm().taken(20 * time.Second)},
 		{name: "a gate that shut after the Lease was taken abandons with nothing written", row: "GateShutAtBegin", given: calm().leased().with(func(g *given) { g.host(2).Node.Ready = false })},
 		{name: "the record goes on the candidate first", row: "RecordOnIn", given: calm().leased()},
 		{name: "the record goes on the outgoing voter second", row: "RecordOnOut", given: calm().leased().mark(4)},

@@ -104,6 +104,9 @@ func (v *view) failing() time.Time {
 
 // deadline is when the state's own bound is over; zero where it has none.
 func (v *view) deadline() time.Time {
+	if v.faltersAtBegin() {
+		return v.rec.Started.Add(status.JoinPatience)
+	}
 	bound := time.Duration(0)
 	switch v.state {
 	case Wait, DrainOut:

@@ -23,6 +23,10 @@ func droppedRows() []Row {
 	expired := func(v *view) string {
 		return fmt.Sprintf("the request to swap %s for %s is older than %s", v.o.Request.Out, v.o.Request.In, status.RequestLife)
 	}
+	// What held it when its life was over is the reason that a person asks for.
+	late := func(v *view) []status.Reason {
+		return append([]status.Reason{{Code: CodeRequestExpired, Sentence: expired(v)}}, v.startGates(v.requested())...)
+	}
 	alone := func(code string, say func(*view) string) func(*view) []status.Reason {
 		return func(v *view) []status.Reason { return []status.Reason{{Code: code, Sentence: say(v)}} }
 	}
@@ -36,7 +40,7 @@ func droppedRows() []Row {
 				r := v.o.Request
 				return r != nil && (v.o.Now.Sub(r.At) > status.RequestLife || r.At.Sub(v.o.Now) > status.RequestLife)
 			},
-			act: drop(alone(CodeRequestExpired, expired)),
+			act: drop(late),
 			say: expired},
 		{From: Idle, If: "the request is of a host that it can never be about", Do: DropRequest, Code: CodeRequestRefused,
 			when:  func(v *view) bool { return len(v.refusal()) > 0 },
@@ -266,8 +270,16 @@ func beginRows() []Row {
 			},
 			act: func(*view) Action { return Action{Kind: DropRequest} },
 			say: say("the request is taken up")},
+		{From: Begin, If: "no Node carries the record and the servers to join falter, for a minute at most", Code: "JoinHostWait",
+			when: func(v *view) bool {
+				return v.faltersAtBegin() && v.o.Now.Sub(v.rec.Started).Abs() <= status.JoinPatience
+			},
+			waits: func(v *view) []status.Reason { return v.beforeGates(v.out, v.in) },
+			say: func(v *view) string {
+				return fmt.Sprintf("%s finds servers to join that cannot say who the members are; nothing is written until they can, or for %s", v.rec.In, status.JoinPatience)
+			}},
 		{From: Begin, If: "no Node carries the record and a gate has shut", Do: Conclude, To: End, Code: "GateShutAtBegin",
-			when: func(v *view) bool { return len(v.marked) == 0 && !v.begun() && len(v.beforeGates(v.out, v.in)) > 0 },
+			when: func(v *view) bool { return v.unwritten() && len(v.beforeGates(v.out, v.in)) > 0 },
 			act:  conclude(fleet.OutcomeAbandoned, func(v *view) []status.Reason { return v.beforeGates(v.out, v.in) }),
 			say:  say("a gate has shut since the Lease was taken; nothing was changed")},
 		{From: Begin, If: "IN has no record", Do: WriteRecord, Code: "RecordOnIn",
@@ -278,6 +290,15 @@ func beginRows() []Row {
 			act: recordOn(outNode),
 			say: func(v *view) string { return "the record is written on " + v.rec.Out }},
 	}
+}
+
+// unwritten: the Lease is taken for the swap, and nothing else was written for it.
+func (v *view) unwritten() bool { return len(v.marked) == 0 && !v.begun() }
+
+// faltersAtBegin: of a swap that is not written yet every gate is open but the one
+// that passes by itself.
+func (v *view) faltersAtBegin() bool {
+	return v.state == Begin && v.in != nil && v.out != nil && v.unwritten() && Falters(v.beforeGates(v.out, v.in))
 }
 
 func recordOn(node func(*view) string) func(*view) Action {

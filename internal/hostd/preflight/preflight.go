@@ -33,7 +33,7 @@ const (
 	CodeWrongToken      = "WrongToken"
 	CodeNoJoinHost      = "NoJoinHost"
 	CodeJoinUnreachable = "JoinHostUnreachable"
-	CodeJoinFalters     = "JoinHostFalters"
+	CodeJoinFalters     = status.CodeJoinHostFalters
 	CodeOtherCA         = "OtherCA"
 	CodeStaleCred       = "StaleCredentials"
 	CodeVersion         = "VersionMismatch"
