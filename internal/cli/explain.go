@@ -170,6 +170,7 @@ func printExplanation(w io.Writer, p paint, st status.Status, x Explanation, win
 	}
 	if a := st.Automatic; a != nil && (a.Out == v.Node || a.In == v.Node) {
 		line("\n  %s", a.Sentence)
+		printReasons(w, a.Reasons)
 	}
 }
 

@@ -66,6 +66,9 @@ func screen(w io.Writer, p paint, st status.Status) {
 	if st.At.Before(st.CooldownUntil) {
 		line("cool  no automatic swap before %s", stamp(st.CooldownUntil))
 	}
+	if !st.HistoryLost.IsZero() {
+		line("lost  an earlier status, before %s: which swaps ended until then is not known", stamp(st.HistoryLost))
+	}
 	hosts(w, p, st)
 }
 

@@ -96,6 +96,7 @@ func TestScreens(t *testing.T) {
 	swapping.Swap = &status.Swap{ID: "20261130T120000Z-nas-2-mini-4", Out: "nas-2", In: "mini-4", Step: "promote", StepSince: noon, Deadline: noon.Add(time.Minute), Reasons: []status.Reason{{Code: "LearnerPresent", Sentence: "mini-4 is a learner"}}}
 	swapping.Pause = &status.Pause{Protocol: 1, At: noon, Reason: "new switch"}
 	swapping.Pending, swapping.EvenSince = []string{"nas-9"}, noon
+	swapping.HistoryLost = noon.Add(-time.Hour)
 	fresh := judged()
 	fresh.Verdicts, fresh.Automatic, fresh.LastSwap, fresh.OtherNodes = nil, nil, nil, 0
 	fresh.Next = status.Next{Code: "NothingToDo", Sentence: "no swap begins"}

@@ -139,7 +139,8 @@ func newer(raw string) bool {
 
 // Compose is the status of one pass: what is seen and decided now, with what
 // the status before it carries on. Without one before it, a cooldown starts: a
-// lost status is never read as "nothing happened lately" (safety rule 25).
+// lost status is never read as "nothing happened lately" (safety rule 25). Where the
+// cluster has seen swaps, it is noted that they are not known any more.
 func Compose(prev *status.Status, o *swap.Observation, d swap.Decision, p swap.Policy) status.Status {
 	st := status.Status{
 		Protocol: status.Protocol, At: o.Now, Controller: o.Self, DryRun: p.DryRun, Target: p.Target,
@@ -151,9 +152,15 @@ func Compose(prev *status.Status, o *swap.Observation, d swap.Decision, p swap.P
 	}
 	if prev == nil {
 		st.CooldownUntil = o.Now.Add(p.Cooldown)
+		if swap.Traces(o, p.Keys) {
+			st.HistoryLost = o.Now
+		}
 	} else {
 		carry(&st, prev)
 		st.EvenSince = prev.EvenSince
+		if o.Now.Sub(prev.HistoryLost) >= swap.HistoryLife {
+			st.HistoryLost = time.Time{} // nothing looks back so far
+		}
 	}
 	if d.Action.Dropped != nil {
 		st.Dropped = d.Action.Dropped
@@ -218,7 +225,7 @@ func concerned(o *swap.Host, h *status.Host, k fleet.Keys) bool {
 // carry takes over what a status keeps from one pass to the next.
 func carry(st, from *status.Status) {
 	st.LastSwap, st.CooldownUntil, st.Backoff, st.History = from.LastSwap, from.CooldownUntil, from.Backoff, from.History
-	st.Dropped = from.Dropped
+	st.Dropped, st.HistoryLost = from.Dropped, from.HistoryLost
 }
 
 // membersOf is the member list of the fresh reports whose etcd answered a

@@ -244,7 +244,7 @@ func (d *decider) candidate(j, out *judged) []status.Reason {
 		}
 	}
 	if d.o.Now.Before(b.Until) {
-		say(CodeBackedOff, "swapping %s for %s was abandoned %s; not again before %s", b.Out, b.In, plural(b.Count, "time"), b.Until.UTC().Format("2006-01-02 15:04:05"))
+		say(CodeBackedOff, "swapping %s for %s was abandoned %s; not again before %s", b.Out, b.In, plural(b.Count, "time"), stamp(b.Until))
 	}
 	if r := d.zones(out, j); r != "" {
 		say(CodeZone, "%s", r)

@@ -59,4 +59,5 @@ const (
 	CodeNoVerdict  = "NoVerdict"
 	CodeNotSettled = "MemberAlready"
 	CodeNotLasting = "NotLastingYet"
+	CodeLost       = "HistoryLost"
 )

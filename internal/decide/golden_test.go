@@ -145,6 +145,9 @@ func cases() []decisionCase {
 		{name: "a cooldown that is over", given: slowVoter().with(func(g *given) { g.CooldownUntil = g.Now }), code: CodeSwap, pair: "n1 n4"},
 		{name: "a status that is missing starts a cooldown", given: slowVoter().with(func(g *given) { g.StatusMissing = true }), code: CodeHeld, codes: []string{CodeCooldown}},
 		{name: "paused", given: slowVoter().with(func(g *given) { why := "moving the rack"; g.Paused = &why }), code: CodeHeld, codes: []string{CodePaused}},
+		{name: "a status that was lost less than a day ago counts as enough swaps", given: slowVoter().with(func(g *given) { g.HistoryLost = g.Now.Add(-day + time.Second) }), code: CodeHeld, codes: []string{CodeLost}},
+		{name: "a status that was lost a day ago holds nothing any more", given: slowVoter().with(func(g *given) { g.HistoryLost = g.Now.Add(-day) }), code: CodeSwap, pair: "n1 n4"},
+		{name: "a status that was lost less than a long dwell ago holds every swap", given: slowVoter().with(func(g *given) { g.HistoryLost, g.policy.Dwell = g.Now.Add(-6*day), 7*day }), code: CodeHeld, codes: []string{CodeLost}},
 		{name: "four swaps in a day are enough", given: slowVoter().with(
 			past("x", "y", time.Hour, fleet.OutcomeCompleted), past("x", "y", 2*time.Hour, fleet.OutcomeRolledBack),
 			past("x", "y", 3*time.Hour, fleet.OutcomeCompleted), past("x", "y", 4*time.Hour, fleet.OutcomeCompleted)), code: CodeHeld, codes: []string{CodeEnough}},

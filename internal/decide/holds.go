@@ -96,6 +96,11 @@ func (d *decider) unsettled() []status.Reason {
 	return rs
 }
 
+// day is what the limit of automatic swaps is about.
+const day = 24 * time.Hour
+
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") }
+
 // restraints are how often and when.
 func (d *decider) restraints() []status.Reason {
 	var rs []status.Reason
@@ -115,8 +120,15 @@ func (d *decider) restraints() []status.Reason {
 	case d.o.Now.Before(until):
 		say(CodeCooldown, "the cooldown ends at %s, in %s", until.UTC().Format("15:04:05"), until.Sub(d.o.Now).Round(time.Second))
 	}
+	if lost := d.o.HistoryLost; !lost.IsZero() {
+		// Any number of swaps may have ended before, and any host may have been in one:
+		// what limits them counts as reached until none of them would count any more.
+		if until := lost.Add(max(day, d.p.Dwell)); d.o.Now.Before(until) {
+			say(CodeLost, "the status was lost: which swaps ended before %s is not known, and none is made by itself before %s", stamp(lost), stamp(until))
+		}
+	}
 	n := 0
-	for _, s := range d.recent(24 * time.Hour) {
+	for _, s := range d.recent(day) {
 		if !s.Manual && s.Outcome != fleet.OutcomeAbandoned {
 			n++
 		}

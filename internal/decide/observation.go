@@ -32,6 +32,9 @@ type Observation struct {
 	Backoff       []status.Backoff `json:"backoff,omitempty"`
 	// History are the swaps that ended within the last day, or longer.
 	History []PastSwap `json:"history,omitempty"`
+	// HistoryLost is when a status was lost: History lacks what ended before. Zero: it
+	// lacks nothing.
+	HistoryLost time.Time `json:"history_lost,omitzero"`
 
 	// Held are gates that hold every swap, found elsewhere: an alarm, no leader,
 	// the Lease of another.
@@ -116,7 +119,7 @@ func From(o swap.Observation, p swap.Policy) Observation {
 		})
 	}
 	if s := o.Status; s != nil {
-		d.CooldownUntil, d.Backoff, d.History = s.CooldownUntil, s.Backoff, s.History
+		d.CooldownUntil, d.Backoff, d.History, d.HistoryLost = s.CooldownUntil, s.Backoff, s.History, s.HistoryLost
 		// A status of a program that kept no history has at least the last swap.
 		if l := s.LastSwap; l != nil && len(d.History) == 0 {
 			d.History = []PastSwap{{Out: l.Out, In: l.In, Manual: l.Manual, Outcome: l.Outcome, EndedAt: l.EndedAt}}

@@ -81,7 +81,7 @@ func documents() map[string]any {
 				Reasons: []fitness.Reason{{Code: "LinkSlow", Sentence: "n1 is slow", Weight: fitness.Ground, Lasting: true, Peer: "n2", Measure: &measure}},
 			}},
 			Automatic: &status.Automatic{Out: "n1", In: "n4", Sentence: "n1 would be swapped for n4", Reasons: reason},
-			Pending:   []string{"n2"}, EvenSince: at, CooldownUntil: at,
+			Pending:   []string{"n2"}, EvenSince: at, HistoryLost: at, CooldownUntil: at,
 			Backoff: []status.Backoff{{Out: "n1", In: "n4", Count: 2, Until: at}},
 		},
 		"request": status.Request{Protocol: status.Protocol, Out: "n1", In: "n4", At: at},

@@ -45,9 +45,12 @@ type Status struct {
 	// History are the swaps that ended, the last first, as far as a later decision
 	// looks back: how many a day, how long a host is left alone, and that none is
 	// begun again by a Lease from a backup (R-228-18).
-	History       []PastSwap `json:"history,omitempty"`
-	CooldownUntil time.Time  `json:"cooldown_until,omitzero"`
-	Backoff       []Backoff  `json:"backoff,omitempty"`
+	History []PastSwap `json:"history,omitempty"`
+	// HistoryLost is when a status was found missing in a cluster that had seen
+	// swaps: those that ended before are not in History. Zero: none is missing.
+	HistoryLost   time.Time `json:"history_lost,omitzero"`
+	CooldownUntil time.Time `json:"cooldown_until,omitzero"`
+	Backoff       []Backoff `json:"backoff,omitempty"`
 }
 
 // Swap is the swap under way (R-E2-29).

@@ -15,7 +15,7 @@ const maxBackoff = 7 * 24 * time.Hour
 // cooldown starts unless it was abandoned, and an abandoned pair backs off
 // (design §3 "rollback starts the cooldown; an abandoned swap does not",
 // safety rule 20, R-228-45). A nil status is a missing one: its cooldown has
-// started anyway.
+// started anyway, and what ended before is not known (safety rule 25).
 func Concluded(prev *status.Status, last status.LastSwap, p Policy) status.Status {
 	var s status.Status
 	if prev != nil {
@@ -24,6 +24,9 @@ func Concluded(prev *status.Status, last status.LastSwap, p Policy) status.Statu
 		if prev.LastSwap != nil && prev.LastSwap.ID == last.ID {
 			return s // concluded before: nothing is counted twice
 		}
+	}
+	if prev == nil {
+		s.HistoryLost = last.EndedAt
 	}
 	s.Protocol = status.Protocol
 	s.Swap, s.LastSwap = nil, &last
@@ -37,17 +40,17 @@ func Concluded(prev *status.Status, last status.LastSwap, p Policy) status.Statu
 	return s
 }
 
-// historyLife and maxHistory bound what is remembered of ended swaps: for longer than
+// HistoryLife and maxHistory bound what is remembered of ended swaps: for longer than
 // the longest dwell that can be set.
 const (
-	historyLife = 31 * 24 * time.Hour
+	HistoryLife = 31 * 24 * time.Hour
 	maxHistory  = 100
 )
 
 func remember(old []status.PastSwap, last status.LastSwap) []status.PastSwap {
 	all := []status.PastSwap{{ID: last.ID, Out: last.Out, In: last.In, Manual: last.Manual, Outcome: last.Outcome, EndedAt: last.EndedAt}}
 	for _, h := range old {
-		if last.EndedAt.Sub(h.EndedAt) < historyLife && len(all) < maxHistory {
+		if last.EndedAt.Sub(h.EndedAt) < HistoryLife && len(all) < maxHistory {
 			all = append(all, h)
 		}
 	}
