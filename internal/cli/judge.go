@@ -94,7 +94,7 @@ func percentage(v float64) bool { return v >= 0 && v <= 100 && !math.IsNaN(v) }
 func (s *settings) decisions(d Deps) controller.Rules {
 	r := d.Rules
 	if r.Judge == nil {
-		r.Judge = s.rules.Judge
+		r.Judge, r.Window = s.rules.Judge, s.rules.Fitness.Size
 	}
 	return r
 }

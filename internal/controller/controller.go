@@ -32,6 +32,8 @@ type Rules struct {
 	// Judge is the verdicts on all hosts and the swap they ask for. It sees the
 	// observation before pods are read. A nil func never asks.
 	Judge func(o swap.Observation, probes []fitness.Host, p swap.Policy) decide.Judgement
+	// Window is how many samples of a probe Judge looks at; zero is all.
+	Window int
 }
 
 // Settings of one controller.
@@ -68,8 +70,10 @@ type Controller struct {
 	executor  *execute.Executor
 	log       *slog.Logger
 	published published
-	said      said
-	muted     bool // the last event could not be written
+	// unjudged are the keys of the probes' ConfigMap that were named last.
+	unjudged []string
+	said     said
+	muted    bool // the last event could not be written
 }
 
 // New makes a controller that has seen nothing yet.
@@ -89,7 +93,7 @@ func New(cluster Cluster, rules Rules, s Settings) *Controller {
 	c := &Controller{cluster: cluster, rules: rules, settings: s, log: s.Log.With(obs.Controller, s.Self)}
 	c.observer = observe.New(cluster, observe.Settings{
 		Self: s.Self, Policy: s.Policy, ActuatorConfigMap: s.ActuatorConfigMap,
-		Protected: s.Protected, Judge: rules.Judge,
+		Protected: s.Protected, Judge: rules.Judge, Window: rules.Window,
 	})
 	c.executor = execute.New(cluster, execute.Settings{
 		Self: s.Self, Policy: s.Policy, LeaseDuration: s.LeaseDuration,
@@ -151,6 +155,9 @@ func (c *Controller) pass(ctx context.Context) Turn {
 		c.tell(ctx, &sight.Observation, sight.Status, &st)
 	}
 	c.say(t)
+	if sight.Judgement != nil {
+		c.sayUnjudged(sight.Unjudged)
+	}
 	return t
 }
 

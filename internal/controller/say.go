@@ -2,6 +2,7 @@ package controller
 
 import (
 	"log/slog"
+	"slices"
 
 	"github.com/exadev/regrade/internal/obs"
 )
@@ -51,4 +52,22 @@ func (c *Controller) say(t Turn) {
 		c.log.Warn("status not published", slog.Any(obs.Err, t.PublishErr))
 	}
 	c.said = now
+}
+
+// fewNames of keys are logged at once: anybody's probe can write as many as a
+// ConfigMap holds.
+const fewNames = 10
+
+// sayUnjudged names the entries of the probes that nobody looks at, each once.
+func (c *Controller) sayUnjudged(keys []string) {
+	var news []string
+	for _, key := range keys {
+		if _, told := slices.BinarySearch(c.unjudged, key); !told {
+			news = append(news, key)
+		}
+	}
+	if c.unjudged = keys; len(news) > 0 {
+		c.log.Warn("entries in the ConfigMap of the probes that are ignored: their hosts neither vote nor are eligible, or are no Nodes",
+			slog.Int("entries", len(news)), slog.Any("first", news[:min(len(news), fewNames)]))
+	}
 }

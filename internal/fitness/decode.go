@@ -3,6 +3,7 @@ package fitness
 import (
 	"encoding/json"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strings"
 	"time"
@@ -69,7 +70,7 @@ func Decode(node string, raw []byte) (Window, error) {
 	if e.Samples > 0 {
 		u := newUnpacker(e.Data)
 		w.Samples = make([]Sample, e.Samples)
-		before := int64(-1 << 62)
+		before, readings := int64(-1<<62), 0
 		for i := range w.Samples {
 			s.get(u, t, &w.Samples[i])
 			if u.fault != "" {
@@ -79,6 +80,9 @@ func Decode(node string, raw []byte) (Window, error) {
 				return Window{}, entryError(CodeEntryOrder, "sample %d of %d is not later than the one before", i+1, e.Samples)
 			}
 			before = s.at
+			if readings += w.Samples[i].readings(); readings > maxReadings {
+				return Window{}, entryError(CodeEntryTooLarge, "more than %d readings in %d of %d samples", maxReadings, i+1, e.Samples)
+			}
 		}
 		if u.at != len(u.b) {
 			return Window{}, entryError(CodeEntryDamaged, "%d bytes are left over", len(u.b)-u.at)
@@ -214,7 +218,7 @@ func (t *tables) connects(u *unpacker, voters uint64) []Connect {
 			continue
 		}
 		if cs == nil {
-			cs = make([]Connect, 0, len(t.voters))
+			cs = make([]Connect, 0, bits.OnesCount64(voters))
 		}
 		c := Connect{To: t.voters[i]}
 		if c.Failed = u.flag(colConnect + column(i)); !c.Failed {
@@ -303,6 +307,9 @@ func (s *state) getEtcd(u *unpacker, t *tables) *Etcd {
 	u.histogram(kindWAL, diskBuckets, &g.WALFsync)
 	u.histogram(kindCommit, diskBuckets, &g.BackendCommit)
 	peers := u.upTo(colPeers, 1<<len(t.peers)-1, "a set of peers")
+	if n := bits.OnesCount64(peers); n > 0 {
+		g.RoundTrip = make([]PeerRoundTrip, 0, n)
+	}
 	for i, id := range t.peers {
 		if peers&(1<<i) != 0 && u.fault == "" {
 			r := PeerRoundTrip{Peer: id}

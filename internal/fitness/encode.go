@@ -44,8 +44,8 @@ type Entry struct {
 }
 
 // Encode is the value of the host's key in the ConfigMap of the probes. A
-// window with more samples, or more voters and peers over its life, than an
-// entry can hold loses the oldest.
+// window with more samples, or more readings, voters and peers over its life, than
+// an entry can hold loses the oldest.
 func (w Window) Encode() ([]byte, error) {
 	if over := len(w.Samples) - maxSamples; over > 0 {
 		w.Samples = w.Samples[over:]
@@ -116,6 +116,8 @@ type tables struct {
 	voters, links, absent []string
 	peers                 []fleet.MemberID
 
+	readings int // of the samples taken
+
 	decodedLinks  []Link
 	decodedAbsent []Absence
 }
@@ -137,7 +139,7 @@ func (t *tables) take(s Sample) bool {
 			n.peers = with(n.peers, r.Peer)
 		}
 	}
-	if max(len(n.voters), len(n.links), len(n.absent), len(n.peers)) > maxNames {
+	if n.readings += s.readings(); n.readings > maxReadings || max(len(n.voters), len(n.links), len(n.absent), len(n.peers)) > maxNames {
 		return false
 	}
 	*t = n

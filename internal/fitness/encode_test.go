@@ -240,25 +240,26 @@ func TestAnEntryThatCannotBeUsedSaysWhy(t *testing.T) {
 		raw  []byte
 		code string
 	}{
-		"nothing at all":                  {nil, CodeEntryMalformed},
-		"something that is not JSON":      {[]byte("NaN"), CodeEntryMalformed},
-		"half of it":                      {raw[:len(raw)/2], CodeEntryMalformed},
-		"a megabyte":                      {make([]byte, 1<<20), CodeEntryTooLarge},
-		"an older version":                {edit(func(m map[string]any) { delete(m, "version") }), CodeEntryVersion},
-		"a newer version of another form": {[]byte(`{"version":2,"samples":"many"}`), CodeEntryVersion},
-		"another node's entry":            {edit(func(m map[string]any) { m["node"] = "n2" }), CodeEntryNode},
-		"a damaged column":                {edit(func(m map[string]any) { m["sum"] = 1 }), CodeEntryDamaged},
-		"data that end early":             {packed(dataOf(raw)[:1000], nil), CodeEntryDamaged},
-		"samples without data":            {packed(nil, nil), CodeEntryDamaged},
-		"data without samples":            {edit(func(m map[string]any) { m["samples"] = 0 }), CodeEntryDamaged},
-		"data that go on":                 {packed(append(append([]byte{}, dataOf(raw)...), 0), nil), CodeEntryDamaged},
-		"negative samples":                {edit(func(m map[string]any) { m["samples"] = -1 }), CodeEntryMalformed},
-		"a huge number of samples":        {edit(func(m map[string]any) { m["samples"] = 1 << 30 }), CodeEntryMalformed},
-		"a fraction of a sample":          {edit(func(m map[string]any) { m["samples"] = 1.5 }), CodeEntryMalformed},
-		"no period":                       {edit(func(m map[string]any) { m["period_ms"] = 0 }), CodeEntryMalformed},
-		"no boot id":                      {edit(func(m map[string]any) { delete(m, "boot_id") }), CodeEntryMalformed},
-		"a table that is not sorted":      {edit(func(m map[string]any) { m["voters"] = []string{"b", "a"} }), CodeEntryMalformed},
-		"a link of no kind":               {edit(func(m map[string]any) { m["links"] = []string{"cable eth0"} }), CodeEntryMalformed},
+		"nothing at all":                   {nil, CodeEntryMalformed},
+		"something that is not JSON":       {[]byte("NaN"), CodeEntryMalformed},
+		"half of it":                       {raw[:len(raw)/2], CodeEntryMalformed},
+		"a megabyte":                       {make([]byte, 1<<20), CodeEntryTooLarge},
+		"an older version":                 {edit(func(m map[string]any) { delete(m, "version") }), CodeEntryVersion},
+		"a newer version of another form":  {[]byte(`{"version":2,"samples":"many"}`), CodeEntryVersion},
+		"another node's entry":             {edit(func(m map[string]any) { m["node"] = "n2" }), CodeEntryNode},
+		"a damaged column":                 {edit(func(m map[string]any) { m["sum"] = 1 }), CodeEntryDamaged},
+		"data that end early":              {packed(dataOf(raw)[:1000], nil), CodeEntryDamaged},
+		"samples without data":             {packed(nil, nil), CodeEntryDamaged},
+		"data without samples":             {edit(func(m map[string]any) { m["samples"] = 0 }), CodeEntryDamaged},
+		"data that go on":                  {packed(append(append([]byte{}, dataOf(raw)...), 0), nil), CodeEntryDamaged},
+		"negative samples":                 {edit(func(m map[string]any) { m["samples"] = -1 }), CodeEntryMalformed},
+		"a huge number of samples":         {edit(func(m map[string]any) { m["samples"] = 1 << 30 }), CodeEntryMalformed},
+		"more readings than any fleet has": {crowded(t, maxReadings+maxSamples), CodeEntryTooLarge},
+		"a fraction of a sample":           {edit(func(m map[string]any) { m["samples"] = 1.5 }), CodeEntryMalformed},
+		"no period":                        {edit(func(m map[string]any) { m["period_ms"] = 0 }), CodeEntryMalformed},
+		"no boot id":                       {edit(func(m map[string]any) { delete(m, "boot_id") }), CodeEntryMalformed},
+		"a table that is not sorted":       {edit(func(m map[string]any) { m["voters"] = []string{"b", "a"} }), CodeEntryMalformed},
+		"a link of no kind":                {edit(func(m map[string]any) { m["links"] = []string{"cable eth0"} }), CodeEntryMalformed},
 		"samples out of order": {packed(numbers(colFlags, 0, colStep, 0, colFlags, 0, colStep, 2999), func(m map[string]any) {
 			m["samples"], m["period_ms"] = 2, 1000
 		}), CodeEntryOrder},
@@ -304,6 +305,54 @@ func TestAClockThatIsSetBackMovesTheOlderSamples(t *testing.T) {
 		if !w.Samples[i].At.After(w.Samples[i-1].At) {
 			t.Errorf("sample %d is not after the one before", i)
 		}
+	}
+}
+
+// crowded is an entry with so many readings, as Encode would never write it.
+func crowded(t *testing.T, readings int) []byte {
+	t.Helper()
+	e := Entry{Version: EntryVersion, Node: "n1", BootID: "b", PeriodMS: 15000, Size: maxSamples, Samples: maxSamples, FirstMS: 1e12}
+	tab := tables{}
+	one := Sample{}
+	for i := range readings / maxSamples {
+		one.Connect = append(one.Connect, Connect{To: fmt.Sprintf("n%02d", i+2), Took: time.Millisecond})
+	}
+	if !tab.take(one) {
+		t.Fatal("not even one sample has room")
+	}
+	e.Voters = tab.voters
+	p := newPacker()
+	s := state{at: e.FirstMS - e.PeriodMS, period: e.PeriodMS}
+	for i := range maxSamples {
+		one.At = time.UnixMilli(e.FirstMS + int64(i)*e.PeriodMS)
+		s.put(p, &tab, &one)
+	}
+	e.Data = p.end()
+	e.Sum = checksum(e.Data)
+	raw, err := json.Marshal(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// An entry may hold so many readings: what Encode writes can be read again, and of more
+// the oldest go.
+func TestAnEntryHoldsSoManyReadings(t *testing.T) {
+	w, err := Decode("n1", crowded(t, maxReadings))
+	if err != nil || len(w.Samples) != maxSamples {
+		t.Fatalf("%d samples, %v", len(w.Samples), err)
+	}
+	for i := range w.Samples {
+		w.Samples[i].Connect = append(w.Samples[i].Connect, Connect{To: "one-more", Took: time.Millisecond})
+	}
+	raw, err := w.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Decode("n1", raw)
+	if want := maxReadings / (maxReadings/maxSamples + 1); err != nil || len(again.Samples) != want || again.Last().At != w.Last().At {
+		t.Errorf("%d samples, want %d; %v", len(again.Samples), want, err)
 	}
 }
 

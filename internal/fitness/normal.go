@@ -30,6 +30,7 @@ const (
 	maxNameLen  = 253
 	maxCodeLen  = 32
 	maxSamples  = 1000
+	maxReadings = 16 * maxSamples             // connects, round trips and absences: of nine voters in the largest window
 	maxTime     = 4095 << 13 * resolutionTime // 335 s; has as few bits as a time may
 	maxBytes    = 1 << 50
 	maxCount    = 1 << 30
@@ -38,6 +39,15 @@ const (
 	minPeriod   = 100 * time.Millisecond
 	maxInterval = 4095 << 30 * resolutionTime // 500 days
 )
+
+// readings are those of which a sample may have several.
+func (s *Sample) readings() int {
+	n := len(s.Connect) + len(s.Absent)
+	if s.Etcd != nil && s.Etcd.Gains != nil {
+		n += len(s.Etcd.Gains.RoundTrip)
+	}
+	return n
+}
 
 // normal is a sample as an entry keeps it: rounded, bounded, sorted. A value
 // that makes no sense is taken for the worst that the reading can say.

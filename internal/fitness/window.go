@@ -45,6 +45,14 @@ func (w *Window) Last() *Sample {
 	return &w.Samples[len(w.Samples)-1]
 }
 
+// Keep drops the oldest samples over size and gives back what they took; zero keeps
+// them all.
+func (w *Window) Keep(size int) {
+	if over := len(w.Samples) - size; size > 0 && over > 0 {
+		w.Samples = slices.Clone(w.Samples[over:])
+	}
+}
+
 // Append adds a sample as Encode would keep it, counts it, and drops the oldest
 // ones over Size. Where the host's clock was set back, or stood still, the older
 // samples are moved so that the last of them is one period before the new one:

@@ -27,6 +27,9 @@ type Settings struct {
 	// Judge is asked once Nodes, reports, status and the probes' entries are read,
 	// in a pass without a swap. Nil judges nothing, and the entries are not read.
 	Judge func(o swap.Observation, probes []fitness.Host, p swap.Policy) decide.Judgement
+	// Window is how many samples of an entry are judged; those before are not kept.
+	// Zero keeps them all.
+	Window int
 }
 
 // Observer makes observations one after another and keeps what it saw before,
@@ -75,6 +78,9 @@ type Sight struct {
 	Judgement *decide.Judgement
 	// ProbeProblem says why the probes' entries could not be read.
 	ProbeProblem string
+	// Unjudged are the keys of the probes' ConfigMap, sorted, whose entries are not
+	// even decoded: of hosts that neither vote nor are eligible, and of no Node at all.
+	Unjudged []string
 }
 
 // Observe makes one observation at now, which must carry a monotonic reading.

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/exadev/regrade/internal/fitness"
 	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/swap"
 )
 
 // seenProbe is a host's entry and heartbeat as they were last seen.
@@ -32,12 +35,12 @@ type seenProbe struct {
 	former  map[string]bool
 }
 
-// see takes in one look.
-func (s *seenProbe) see(node, raw string, beat Heartbeat, has bool, now time.Time) {
+// see takes in one look, and keeps so many samples.
+func (s *seenProbe) see(node, raw string, keep int, beat Heartbeat, has bool, now time.Time) {
 	if raw != s.raw || !s.looked {
 		s.window, s.problem = nil, nil
 		if raw != "" {
-			s.decode(node, raw)
+			s.decode(node, raw, keep)
 		}
 	}
 	moved := s.looked && has && (!s.hasBeat || beat != s.beat) && s.vouches(beat)
@@ -98,9 +101,10 @@ func (s *seenProbe) vouches(beat Heartbeat) bool {
 	return err == nil && beat.BootID == w.BootID && n >= w.Counter && n-w.Counter <= uint64(max(w.Size, 1))
 }
 
-func (s *seenProbe) decode(node, raw string) {
+func (s *seenProbe) decode(node, raw string, keep int) {
 	w, err := fitness.Decode(node, []byte(raw))
 	if err == nil {
+		w.Keep(keep)
 		s.window = &w
 		return
 	}
@@ -109,6 +113,24 @@ func (s *seenProbe) decode(node, raw string) {
 		problem = &fitness.EntryError{Code: fitness.CodeEntryMalformed, Sentence: err.Error()}
 	}
 	s.problem = problem
+}
+
+// judgedHosts are those of which an entry is looked at: that may vote, or vote as far as
+// anything says so. A probe's account may write any key, so what an entry of another
+// host would cost is not spent.
+func (b *Observer) judgedHosts(s *Sight) map[string]bool {
+	k := b.settings.Policy.Keys
+	members, _ := swap.Members(s.Observation, b.settings.Policy)
+	judged := map[string]bool{}
+	for i := range s.Hosts {
+		h := &s.Hosts[i]
+		_, member := members[h.Name]
+		_, labelled := h.Node.Labels[fleet.LabelEtcd]
+		if member || labelled || h.Node.Labels[k.Eligible()] == fleet.True {
+			judged[h.Name] = true
+		}
+	}
+	return judged
 }
 
 // judge reads the probes' entries and asks for the verdicts. Where they cannot be
@@ -120,9 +142,18 @@ func (b *Observer) judge(ctx context.Context, s *Sight, beats heartbeats, now ti
 		return
 	}
 	s.ProbesMissing = !cm.Exists
-	probes := make([]fitness.Host, 0, len(cm.Data))
+	judged := b.judgedHosts(s)
+	for _, name := range slices.Sorted(maps.Keys(cm.Data)) {
+		if !judged[name] {
+			s.Unjudged = append(s.Unjudged, name)
+		}
+	}
+	probes := make([]fitness.Host, 0, len(judged))
 	for i := range s.Hosts {
 		name := s.Hosts[i].Name
+		if !judged[name] {
+			continue
+		}
 		raw := cm.Data[name]
 		beat, has := beats.probes[name]
 		if raw == "" && !has {
@@ -137,11 +168,11 @@ func (b *Observer) judge(ctx context.Context, s *Sight, beats heartbeats, now ti
 		if beats.probes == nil {
 			beat, has = seen.beat, seen.hasBeat // not read: no news
 		}
-		seen.see(name, raw, beat, has, now)
+		seen.see(name, raw, b.settings.Window, beat, has, now)
 		probes = append(probes, fitness.Host{Node: name, Window: seen.window, Problem: seen.problem, Seen: seen.changed, Age: now.Sub(seen.since)})
 	}
 	for name := range b.probes {
-		if s.Host(name) == nil {
+		if !judged[name] {
 			delete(b.probes, name)
 		}
 	}

@@ -27,6 +27,15 @@ func entry(t *testing.T, node string, counter int) string {
 	return string(raw)
 }
 
+// eligible lets every host vote.
+func eligible(s clustertest.State) clustertest.State {
+	for name, n := range s.Nodes {
+		n.Labels = map[string]string{fleet.DefaultKeys().Eligible(): "true"}
+		s.Nodes[name] = n
+	}
+	return s
+}
+
 // judging is an observer, and the hosts that its judge was last given.
 func judging(c *clustertest.Cluster) (*observe.Observer, map[string]fitness.Host) {
 	got := map[string]fitness.Host{}
@@ -42,7 +51,7 @@ func judging(c *clustertest.Cluster) (*observe.Observer, map[string]fitness.Host
 // Safety rule 22: an entry is fresh because somebody saw it change, or its
 // heartbeat, and never because of a time that stands in it.
 func TestAProbeIsFreshWhenItIsSeenToChange(t *testing.T) {
-	c := clustertest.New(three())
+	c := clustertest.New(eligible(three()))
 	b, got := judging(c)
 	put := func(data map[string]string) {
 		c.Edit(func(s *clustertest.State) {
@@ -100,7 +109,7 @@ func TestAProbeIsFreshWhenItIsSeenToChange(t *testing.T) {
 
 // Without the entries nothing is judged, and a swap by hand goes all the same.
 func TestEntriesThatCannotBeReadHoldNothingElse(t *testing.T) {
-	c := clustertest.New(three())
+	c := clustertest.New(eligible(three()))
 	judged := 0
 	b := observe.New(c, observe.Settings{Policy: swap.DefaultPolicy(), Judge: func(swap.Observation, []fitness.Host, swap.Policy) decide.Judgement {
 		judged++
@@ -124,7 +133,7 @@ func TestEntriesThatCannotBeReadHoldNothingElse(t *testing.T) {
 // Safety rules 22 and 24: a heartbeat vouches for the entry it has come to, and for
 // no other: not for one of an earlier boot, nor for one put back from a backup.
 func TestAHeartbeatVouchesForNoOtherEntry(t *testing.T) {
-	c := clustertest.New(three())
+	c := clustertest.New(eligible(three()))
 	b, got := judging(c)
 	put := func(counter int) {
 		c.Edit(func(s *clustertest.State) {

@@ -13,7 +13,7 @@ import (
 // Safety rules 22 and 24: an older entry put back over a newer one, from a backup
 // or by hand, is a change and no word of the host's.
 func TestAnOlderEntryPutBackIsNoNews(t *testing.T) {
-	c := clustertest.New(three())
+	c := clustertest.New(eligible(three()))
 	b, got := judging(c)
 	put := func(counter int) {
 		c.Edit(func(s *clustertest.State) {
