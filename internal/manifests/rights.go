@@ -66,7 +66,9 @@ func rights(s Settings) []Object {
 		rule(core, the("configmaps"), the("create")),
 		rule(core, the("configmaps"), the("get", "watch"), s.ActuatorConfigMap),
 		rule(core, the("configmaps"), the("get", "patch", "watch"), fleet.ConfigMapStatus),
-		// R-185-11: it reads the probes' windows.
+		// R-185-11: it reads the probes' windows. It writes neither these nor the reports
+		// (R-E2-12, R-185-28), so the keys of Nodes that were deleted stay until a person
+		// takes them away (docs/operations.md, "Out for good").
 		rule(core, the("configmaps"), the("get"), fleet.ConfigMapProbe),
 		// Safety rule 29: one list reads every host's heartbeat.
 		rule(coordination, the("leases"), the("list")),
