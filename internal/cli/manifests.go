@@ -66,7 +66,8 @@ kubectl create.`,
 	cmd.Flags().BoolVar(&m.ConfigMaps, "configmaps", false, "print the ConfigMaps, too, without data")
 	cmd.Flags().BoolVar(&m.Controller, "deployment", true, "print the controller's Deployment")
 	cmd.Flags().BoolVar(&m.Probe, "probe", true, "print the probes' DaemonSet")
-	cmd.Flags().IntVar(&m.ProbeMetricsPort, "probe-metrics-port", manifests.ProbeMetricsPort, "port of each host at which its probe serves /metrics, /healthz and /readyz; 0 for not at all")
+	m.ProbeMetricsPort = manifests.ProbeMetricsPort
+	cmd.Flags().Var(env.Int{Value: &m.ProbeMetricsPort, Max: 65535}, "probe-metrics-port", "port of each host at which its probe serves /metrics, /healthz and /readyz; 0 for not at all")
 	env.Bind(cmd.Flags(), "probe-metrics-port", "FLEET_ROLE_PROBE_METRICS_PORT")
 	return cmd
 }

@@ -60,7 +60,7 @@ type settings struct {
 	selector string
 	self     string
 	wifi     string
-	floorMiB uint64
+	floorMiB int
 }
 
 func (s *settings) flags(fs *pflag.FlagSet) {
@@ -71,7 +71,7 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 	fs.Var(env.Bool{Value: &p.DryRun}, "dry-run", "report automatic swaps only; a request is carried out all the same, and a swap under way is always ended")
 	fs.Lookup("dry-run").NoOptDefVal = "true"
 	env.Bind(fs, "dry-run", "FLEET_ROLE_DRY_RUN")
-	fs.IntVar(&p.Target, "target", p.Target, "number of voters, odd and at least 3")
+	fs.Var(env.Int{Value: &p.Target, Min: 3, Max: 99}, "target", "number of voters, odd and at least 3")
 	env.Bind(fs, "target", "FLEET_ROLE_TARGET")
 	fs.StringVar(&s.prefix, "label-prefix", fleet.DefaultPrefix, "prefix of regrade's labels, annotations and taint")
 	env.Bind(fs, "label-prefix", "FLEET_ROLE_LABEL_PREFIX")
@@ -79,7 +79,7 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 	env.Bind(fs, "runner-selector", "FLEET_ROLE_RUNNER_SELECTOR")
 	s.judgeFlags(fs)
 	for _, b := range s.bounds() {
-		fs.Var(env.Seconds{Value: b.value, Min: b.min}, b.flag, b.usage)
+		fs.Var(env.Seconds{Value: b.value, Min: b.min, Max: b.max}, b.flag, b.usage)
 		env.Bind(fs, b.flag, b.variable)
 	}
 }
@@ -88,25 +88,25 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 type bound struct {
 	flag, variable, usage string
 	value                 *time.Duration
-	min                   time.Duration
+	min, max              time.Duration // of max zero is 30 days
 }
 
 func (s *settings) bounds() []bound {
 	p := &s.policy
 	return []bound{
-		{"period", "FLEET_ROLE_PERIOD_SECONDS", "time between two passes, reports and samples", &p.Period, time.Second},
-		{"operation-timeout", "FLEET_ROLE_OPERATION_TIMEOUT_SECONDS", "bound of one step of a host", &p.OperationTimeout, time.Second},
-		{"runner-wait", "FLEET_ROLE_RUNNER_WAIT_SECONDS", "how long running jobs are waited for", &p.RunnerWait, 0},
-		{"lease-duration", "FLEET_ROLE_LEASE_SECONDS", "duration of the Lease, renewed in each pass", &s.lease, 10 * time.Second},
-		{"learner-stall", "FLEET_ROLE_LEARNER_STALL_SECONDS", "how long k3s keeps a learner that makes no progress", &p.LearnerStall, time.Second},
-		{"snapshot-timeout", "FLEET_ROLE_SNAPSHOT_SECONDS", "bound of the etcd snapshot", &p.SnapshotTimeout, time.Second},
-		{"drain-timeout", "FLEET_ROLE_DRAIN_SECONDS", "bound of a drain", &p.DrainTimeout, time.Second},
-		{"finish-timeout", "FLEET_ROLE_FINISH_SECONDS", "how long an outgoing host may take to come back as an agent", &p.FinishTimeout, time.Second},
-		{"take-over", "FLEET_ROLE_TAKE_OVER_SECONDS", "how long another controller's Lease must stand still before its swap is taken over", &p.TakeOver, 5 * time.Second},
-		{"cooldown", "FLEET_ROLE_COOLDOWN_SECONDS", "time after a swap without an automatic one", &p.Cooldown, 0},
-		{"abandon-backoff", "FLEET_ROLE_ABANDON_BACKOFF_SECONDS", "time before an abandoned pair is tried again by itself, doubling", &p.AbandonBackoff, 0},
-		{"max-skew", "FLEET_ROLE_MAX_SKEW_SECONDS", "how far a standby's clock may be off the API server's", &p.MaxSkew, time.Second},
-		{"just-now", "FLEET_ROLE_JUST_NOW_SECONDS", "how old a report may be to count as an answer given now", &p.JustNow, time.Second},
+		{"period", "FLEET_ROLE_PERIOD_SECONDS", "time between two passes, reports and samples", &p.Period, time.Second, 5 * time.Minute},
+		{"operation-timeout", "FLEET_ROLE_OPERATION_TIMEOUT_SECONDS", "bound of one step of a host", &p.OperationTimeout, time.Second, 0},
+		{"runner-wait", "FLEET_ROLE_RUNNER_WAIT_SECONDS", "how long running jobs are waited for", &p.RunnerWait, 0, 0},
+		{"lease-duration", "FLEET_ROLE_LEASE_SECONDS", "duration of the Lease, renewed in each pass", &s.lease, 10 * time.Second, 0},
+		{"learner-stall", "FLEET_ROLE_LEARNER_STALL_SECONDS", "how long k3s keeps a learner that makes no progress", &p.LearnerStall, time.Second, 0},
+		{"snapshot-timeout", "FLEET_ROLE_SNAPSHOT_SECONDS", "bound of the etcd snapshot", &p.SnapshotTimeout, time.Second, 0},
+		{"drain-timeout", "FLEET_ROLE_DRAIN_SECONDS", "bound of a drain", &p.DrainTimeout, time.Second, 0},
+		{"finish-timeout", "FLEET_ROLE_FINISH_SECONDS", "how long an outgoing host may take to come back as an agent", &p.FinishTimeout, time.Second, 0},
+		{"take-over", "FLEET_ROLE_TAKE_OVER_SECONDS", "how long another controller's Lease must stand still before its swap is taken over", &p.TakeOver, 5 * time.Second, 0},
+		{"cooldown", "FLEET_ROLE_COOLDOWN_SECONDS", "time after a swap without an automatic one", &p.Cooldown, time.Second, 0},
+		{"abandon-backoff", "FLEET_ROLE_ABANDON_BACKOFF_SECONDS", "time before an abandoned pair is tried again by itself, doubling", &p.AbandonBackoff, time.Second, 0},
+		{"max-skew", "FLEET_ROLE_MAX_SKEW_SECONDS", "how far a standby's clock may be off the API server's", &p.MaxSkew, time.Second, 0},
+		{"just-now", "FLEET_ROLE_JUST_NOW_SECONDS", "how old a report may be to count as an answer given now", &p.JustNow, time.Second, 0},
 	}
 }
 

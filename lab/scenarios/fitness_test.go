@@ -373,7 +373,7 @@ func Test_auto_swap(t *testing.T) {
 	spec.HostSettings = map[string]any{"period": period.String()}
 	t.Parallel()
 	c := cluster.Start(t, spec)
-	s := beginOn(t, c, append(judging(period, size), "FLEET_ROLE_DRY_RUN=false", "FLEET_ROLE_COOLDOWN_SECONDS=0"), "n2", "n3")
+	s := beginOn(t, c, append(judging(period, size), "FLEET_ROLE_DRY_RUN=false", "FLEET_ROLE_COOLDOWN_SECONDS=1"), "n2", "n3")
 	s.must(s.StartProbes(t.Context(), probing(period, size)...))
 	window := time.Duration(size) * period
 	wait := func(what string, ok func(status.Status) (bool, string)) status.Status {

@@ -56,7 +56,7 @@ func TestVariablesSetFlags(t *testing.T) {
 		"the variable":    {nil, "30", 30 * time.Second, ""},
 		"both":            {[]string{"--wait=45"}, "30", 45 * time.Second, ""},
 		"a bad variable":  {nil, "soon", 0, `WAIT_SECONDS="soon": want seconds like 300, or a duration like 5m`},
-		"below the least": {nil, "3", 0, `WAIT_SECONDS="3": 3 is less than 10s`},
+		"below the least": {nil, "3", 0, `WAIT_SECONDS="3": want 10s to 720h0m0s`},
 		"a flag hides it": {[]string{"--wait=45"}, "soon", 45 * time.Second, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,8 @@
 package env
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -55,8 +57,8 @@ func Variable(f *pflag.Flag) string {
 // variables do, or a duration like 5m.
 type Seconds struct {
 	Value *time.Duration
-	// Min is the least that makes sense.
-	Min time.Duration
+	// Min is the least that makes sense, Max the most; zero is 30 days.
+	Min, Max time.Duration
 }
 
 // longest is more than any bound of ours can sensibly be.
@@ -68,8 +70,8 @@ func (s Seconds) Set(text string) error {
 	if err != nil {
 		return err
 	}
-	if d < s.Min {
-		return fmt.Errorf("%s is less than %s", text, s.Min)
+	if most := cmp.Or(s.Max, longest); d < s.Min || d > most {
+		return fmt.Errorf("want %s to %s", s.Min, most)
 	}
 	*s.Value = d
 	return nil
@@ -80,8 +82,9 @@ func (s Seconds) Set(text string) error {
 func ParseSeconds(text string) (time.Duration, error) {
 	text = strings.TrimSpace(text)
 	var d time.Duration
-	if n, err := strconv.ParseUint(text, 10, 32); err == nil {
-		d = time.Duration(n) * time.Second
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err == nil || errors.Is(err, strconv.ErrRange) { // then n is the nearest that there is
+		d = time.Duration(min(max(n, -1), int64(longest/time.Second)+1)) * time.Second
 	} else if d, err = time.ParseDuration(text); err != nil {
 		return 0, fmt.Errorf("want seconds like 300, or a duration like 5m")
 	}

@@ -86,7 +86,7 @@ A host that is neither voter nor eligible records nothing.`,
 	env.Bind(fs, "namespace", "FLEET_ROLE_NAMESPACE")
 	fs.StringVar(&c.prefix, "label-prefix", fleet.DefaultPrefix, "prefix of regrade's labels, annotations and taint")
 	env.Bind(fs, "label-prefix", "FLEET_ROLE_LABEL_PREFIX")
-	fs.Var(env.Seconds{Value: &c.period, Min: time.Second}, "period", "time between two samples")
+	fs.Var(env.Seconds{Value: &c.period, Min: time.Second, Max: maxPeriod}, "period", "time between two samples")
 	env.Bind(fs, "period", "FLEET_ROLE_PERIOD_SECONDS")
 	fs.StringVar(&c.metrics, "metrics-address", "", "serve /metrics, /healthz and /readyz here, such as :9465; empty for not at all")
 	env.Bind(fs, "metrics-address", "FLEET_ROLE_METRICS_ADDRESS")
@@ -129,8 +129,6 @@ func (c *command) run(cmd *cobra.Command) error {
 	switch {
 	case c.node == "":
 		return env.Usage("--node, or FLEET_ROLE_NODE, must name this host's Node")
-	case c.period > maxPeriod:
-		return env.Usage("a period of %s: want at most %s", c.period, maxPeriod)
 	}
 	if err := errors.Join(fleet.CheckName(c.node), fleet.CheckNamespace(c.namespace)); err != nil {
 		return env.Usage("%v", err)

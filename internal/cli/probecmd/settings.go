@@ -28,7 +28,8 @@ type Sensing struct {
 // windowFlag is the probe's; the controller, which judges the same window, has
 // its own of that name.
 func (s *Sensing) windowFlag(fs *pflag.FlagSet) {
-	fs.IntVar(&s.Window, "window", fitness.DefaultSize, "samples that a probe keeps")
+	s.Window = fitness.DefaultSize
+	fs.Var(env.Int{Value: &s.Window, Min: minWindow, Max: fitness.MaxSize}, "window", "samples that a probe keeps")
 	env.Bind(fs, "window", "FLEET_ROLE_WINDOW")
 }
 
@@ -47,9 +48,6 @@ const minWindow = 5
 
 // Check refuses what cannot work.
 func (s *Sensing) Check() error {
-	if s.Window < minWindow || s.Window > fitness.MaxSize {
-		return env.Usage("a window of %d samples: want %d to %d", s.Window, minWindow, fitness.MaxSize)
-	}
 	u, err := url.Parse(s.MetricsURL)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil {
 		return env.Usage("etcd's metrics at %q: want a URL like %s", s.MetricsURL, sensor.DefaultMetricsURL)
