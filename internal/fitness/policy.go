@@ -81,7 +81,8 @@ func (p Policy) LinkEntry() time.Duration { return p.ElectionTimeout / 20 }
 // Lasting says whether so many samples beyond a limit, so far apart, are more
 // than chance or one bad moment: of a window of 100 four, over a quarter of it.
 // Where one connect in a hundred is slow, as a fit link may have it, four in a
-// window come once in fifty windows. A verdict does not wait for it, a swap does.
+// window come once in fifty windows. Of a link's connects slow and failed ones count
+// together. A verdict does not wait for it, a swap does.
 func (p Policy) Lasting(samples int, spread time.Duration) bool {
 	return samples >= p.fewest() && spread >= p.spread()
 }
