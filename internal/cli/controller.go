@@ -64,7 +64,7 @@ controller, which leaves that one's swap alone. Two at a time need two --self.`,
 			})
 			log.Info("controller started", "version", version(), "dry_run", s.policy.DryRun, "target", s.policy.Target, "period", s.policy.Period.String())
 			if once {
-				return failed(passOnce(cmd.Context(), c, looker{limit: 2 * s.policy.Period, look: d.Look, errs: e.Err}))
+				return failed(passOnce(cmd.Context(), c, looker{limit: 2 * s.policy.Period, look: d.Look, server: server(cluster), errs: e.Err}))
 			}
 			go lean.Stay(cmd.Context(), s.policy.Period, log)
 			if metrics == "" {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/exadev/regrade/internal/fleet"
-	"github.com/exadev/regrade/internal/kube"
 	"github.com/exadev/regrade/internal/status"
 )
 
@@ -37,18 +36,18 @@ const CodeNoController = "NoController"
 // of this pair is ours, whatever any clock says.
 func (a *asker) follow(ctx context.Context, answer Answer, before fleet.SwapID, started time.Time, timeout time.Duration) error {
 	var step, waits, shown, failing string
-	gone, denied, moved, quiet := 0, 0, time.Now(), false
+	gone, refused, moved, quiet := 0, 0, time.Now(), false
 	for {
 		cm, err := a.cluster.ConfigMap(ctx, fleet.ConfigMapStatus)
 		if ctx.Err() != nil {
 			return a.end(answer, fleet.ExitNotYet, "interrupted; the request stands and the controller goes on")
 		}
-		why, no := kube.Denied(err)
-		if denied++; !no {
-			denied = 0
+		why := denied(err, server(a.cluster))
+		if refused++; why == nil {
+			refused = 0
 		}
-		if denied >= deniedFor {
-			return a.end(answer, fleet.ExitNotYet, "no longer followed: "+why+"; the request stands and the controller goes on")
+		if refused >= deniedFor {
+			return a.end(answer, fleet.ExitNotYet, fmt.Sprintf("no longer followed: %v; the request stands and the controller goes on", why))
 		}
 		failing = sayOnce(a.e.Err, failing, err)
 		if err == nil {

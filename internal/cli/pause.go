@@ -12,7 +12,6 @@ import (
 	"github.com/exadev/regrade/internal/cli/env"
 	"github.com/exadev/regrade/internal/execute"
 	"github.com/exadev/regrade/internal/fleet"
-	"github.com/exadev/regrade/internal/kube"
 	"github.com/exadev/regrade/internal/status"
 )
 
@@ -107,13 +106,13 @@ func change(ctx context.Context, cluster Cluster, to func(held) (value *string, 
 		if err == nil {
 			return nil
 		}
-		if said, denied := kube.Denied(err); denied {
-			return fmt.Errorf("%s: %w", said, err)
+		if said := denied(err, server(cluster)); said != nil {
+			return said
 		}
 		if !time.Now().Before(end) {
 			return err
 		}
-		failing = sayOnce(e.Err, failing, fmt.Errorf("%w; tried again for up to %s", err, patience))
+		failing = sayOnce(e.Err, failing, fmt.Errorf("%w; tried again for up to %s", answered(err, server(cluster)), patience))
 		if !pause(ctx, look) {
 			return ctx.Err()
 		}

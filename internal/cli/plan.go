@@ -56,7 +56,7 @@ the hosts' reports have been seen to change, up to two periods.`,
 			b := observe.New(cluster, observe.Settings{
 				Policy: s.policy, ActuatorConfigMap: s.actuators, Protected: protected, Judge: rules.Judge, Window: rules.Window,
 			})
-			sight, err := looker{observe: observing(b), limit: 2 * s.policy.Period, look: d.Look, errs: e.Err}.until(cmd.Context(), settled)
+			sight, err := looker{observe: observing(b), limit: 2 * s.policy.Period, look: d.Look, server: server(cluster), errs: e.Err}.until(cmd.Context(), settled)
 			if err != nil {
 				return failed(err)
 			}

@@ -52,7 +52,7 @@ goes on. A status that no controller has renewed for two minutes is said to be o
 func readStatus(ctx context.Context, cluster Cluster) (status.Status, string, error) {
 	cm, err := cluster.ConfigMap(ctx, fleet.ConfigMapStatus)
 	if err != nil {
-		return status.Status{}, "", err
+		return status.Status{}, "", answered(err, server(cluster))
 	}
 	raw := cm.Data[fleet.KeyStatus]
 	if raw == "" {

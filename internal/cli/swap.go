@@ -140,7 +140,7 @@ const askTries = 10
 // last swap then.
 func (a *asker) ask(ctx context.Context, b *observe.Observer) (answer Answer, before fleet.SwapID, err error) {
 	var reasons []status.Reason
-	l := looker{observe: observing(b, a.pair.Out, a.pair.In), limit: 2 * a.s.policy.Period, look: a.d.Look, errs: a.e.Err}
+	l := looker{observe: observing(b, a.pair.Out, a.pair.In), limit: 2 * a.s.policy.Period, look: a.d.Look, server: server(a.cluster), errs: a.e.Err}
 	sight, err := l.until(ctx, func(o *swap.Observation) bool {
 		reasons = a.judge(o)
 		return len(reasons) == 0 || usage(reasons) || settled(o)

@@ -24,6 +24,7 @@ type Client struct {
 	c         client.WithWatch
 	date      func() time.Time
 	requests  func() int64
+	server    func() string
 	namespace string
 	actuators string
 }
@@ -44,7 +45,7 @@ var (
 // NewClient makes a Client on a connection.
 func NewClient(conn *Connection, o Options) *Client {
 	k := newClient(conn.Client, conn.Transport.Date, o)
-	k.requests = conn.Transport.Requests
+	k.requests, k.server = conn.Transport.Requests, conn.Transport.Host
 	return k
 }
 
@@ -67,6 +68,14 @@ func (k *Client) Requests() int64 {
 		return 0
 	}
 	return k.requests()
+}
+
+// Server is host and port of the API server that is used now, empty when not known.
+func (k *Client) Server() string {
+	if k.server == nil {
+		return ""
+	}
+	return k.server()
 }
 
 // Selector reads a label selector, such as the one of the runner pods. An empty

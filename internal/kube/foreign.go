@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"errors"
 	"fmt"
 	"mime"
 	"net/http"
@@ -12,7 +13,7 @@ import (
 // foreign says why an answer is none of a Kubernetes API's: a proxy, a captive
 // portal or another server has answered in its place. What client-go would say of
 // it is that it could not decode something.
-func foreign(server string, resp *http.Response) error {
+func foreign(server string, resp *http.Response) *foreignError {
 	kind := resp.Header.Get("Content-Type")
 	media, _, err := mime.ParseMediaType(kind)
 	switch {
@@ -26,7 +27,27 @@ func foreign(server string, resp *http.Response) error {
 	if media == "" {
 		media = "no content type"
 	}
-	return fmt.Errorf("the API at %s answers with something that is no Kubernetes: %s, %s", server, resp.Status, media)
+	return &foreignError{server: server, said: resp.Status + ", " + media, passes: resp.StatusCode >= http.StatusInternalServerError}
+}
+
+// foreignError is an answer of something that is no Kubernetes.
+type foreignError struct {
+	server, said string
+	// passes: what stands before the API may only have lost it for a moment.
+	passes bool
+	// only: no other server is known, or none of them is a Kubernetes.
+	only bool
+}
+
+func (e *foreignError) Error() string {
+	return fmt.Sprintf("the API at %s answers with something that is no Kubernetes: %s", e.server, e.said)
+}
+
+// lasting says whether an error is an answer that nothing but another address mends,
+// as far as one server goes.
+func lasting(err error) bool {
+	f, ok := errors.AsType[*foreignError](err)
+	return ok && !f.passes
 }
 
 // plain says whether a Kubernetes may answer this in plain text or without a word:
@@ -36,14 +57,35 @@ func plain(resp *http.Response) bool {
 		resp.Request != nil && strings.HasSuffix(resp.Request.URL.Path, "/readyz")
 }
 
-// Denied says in words that the API knows these credentials and refuses them, or
-// does not know them: to ask again changes nothing.
-func Denied(err error) (string, bool) {
-	switch {
+// Denied says in words what the API at server answered when to ask again changes
+// nothing: it knows these credentials and refuses them, it does not know them, or it is
+// no Kubernetes at all. An empty server is one that nobody can name.
+func Denied(err error, server string) (string, bool) {
+	api := at(server)
+	switch f, ok := errors.AsType[*foreignError](err); {
 	case apierrors.IsUnauthorized(err):
-		return "the API does not accept these credentials (401)", true
+		return api + " does not accept these credentials (401)", true
 	case apierrors.IsForbidden(err):
-		return "these credentials are not allowed to do this (403)", true
+		return api + " does not allow these credentials to do this (403)", true
+	case ok && f.only && !f.passes:
+		return "this is the address of no Kubernetes API", true
 	}
 	return "", false
+}
+
+// Answered is the status with which the API at server answered, in words; empty where
+// the error is none of those, which have the address in them.
+func Answered(err error, server string) string {
+	s, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%s answers %d (%s)", at(server), s.ErrStatus.Code, s.ErrStatus.Reason)
+}
+
+func at(server string) string {
+	if server == "" {
+		return "the API"
+	}
+	return "the API at " + server
 }

@@ -74,10 +74,68 @@ func TestAServerThatIsNoKubernetesIsLeft(t *testing.T) {
 }
 
 func TestDeniedIsWhatNoRetryMends(t *testing.T) {
-	for code, want := range map[int]string{401: "does not accept these credentials", 403: "not allowed", 500: "", 503: "", 429: "", 404: ""} {
+	for code, want := range map[int]string{401: "the API at 10.0.0.1:6443 does not accept these credentials", 403: "the API at 10.0.0.1:6443 does not allow", 500: "", 503: "", 429: "", 404: ""} {
 		err := apierrors.NewGenericServerResponse(code, "get", schema.GroupResource{Resource: "nodes"}, "", "", 0, true)
-		if said, ok := Denied(err); ok != (want != "") || !strings.Contains(said, want) {
+		if said, ok := Denied(err, "10.0.0.1:6443"); ok != (want != "") || !strings.Contains(said, want) {
 			t.Errorf("%d: %q, %t", code, said, ok)
 		}
 	}
+}
+
+// Of several servers one that is no Kubernetes is not the end of it, and of a proxy that
+// has lost its server nobody knows.
+func TestAnAddressThatIsNoKubernetesIsDeniedOnceNoServerIsLeft(t *testing.T) {
+	portal := func(status int) string {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/html")
+			w.WriteHeader(status)
+		}))
+		t.Cleanup(s.Close)
+		return s.URL
+	}
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	for name, c := range map[string]struct {
+		servers []string
+		want    bool
+	}{
+		"a portal":                           {[]string{portal(200)}, true},
+		"two portals":                        {[]string{portal(200), portal(404)}, true},
+		"a portal and a server that is away": {[]string{portal(200), gone.URL}, false},
+		"a proxy without its server":         {[]string{portal(502)}, false},
+		"a portal and such a proxy":          {[]string{portal(200), portal(503)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := NewClient(connectTo(t, c.servers...), Options{}).Nodes(t.Context())
+			if err == nil {
+				t.Fatal("no error")
+			}
+			if said, denied := Denied(err, ""); denied != c.want {
+				t.Errorf("denied %t, %q: %v", denied, said, err)
+			}
+		})
+	}
+	t.Run("a portal that takes the place of one of two", func(t *testing.T) {
+		a, page := newAPI(t, 3), false
+		first := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if page {
+				w.Header().Set("Content-Type", "text/html")
+				return
+			}
+			a.Config.Handler.ServeHTTP(w, r)
+		}))
+		t.Cleanup(first.Close)
+		k := NewClient(connectTo(t, first.URL, a.URL), Options{})
+		if _, err := k.Nodes(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		page = true
+		_, err := k.Nodes(t.Context())
+		if _, denied := Denied(err, ""); err == nil || denied {
+			t.Errorf("denied %t: %v", denied, err)
+		}
+		if nodes, err := k.Nodes(t.Context()); err != nil || len(nodes) != 3 {
+			t.Errorf("the other one is not asked: %v", err)
+		}
+	})
 }

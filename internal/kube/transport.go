@@ -73,6 +73,13 @@ func (t *Transport) Server() string {
 	return t.servers[t.current].String()
 }
 
+// Host is its host and port.
+func (t *Transport) Host() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.servers[t.current].Host
+}
+
 func (t *Transport) wrap(next http.RoundTripper) http.RoundTripper {
 	return &route{t: t, next: next}
 }
@@ -134,6 +141,7 @@ func (r *route) send(req *http.Request, i int) (*http.Response, error) {
 	}
 	if err := foreign(r.t.servers[i].Host, resp); err != nil {
 		_ = resp.Body.Close()
+		err.only = len(r.t.servers) == 1
 		return nil, err
 	}
 	// The client would sleep and repeat by itself on this header. When to ask
@@ -176,6 +184,10 @@ func (r *route) pick(req *http.Request) (int, error) {
 	t.current = (i + len(errs)) % len(t.servers)
 	t.patient = slices.ContainsFunc(errs, func(err error) bool { return errors.Is(err, context.DeadlineExceeded) })
 	t.mu.Unlock()
+	if len(errs) == len(t.servers) && !slices.ContainsFunc(errs, func(err error) bool { return !lasting(err) }) {
+		f, _ := errors.AsType[*foreignError](errs[0])
+		f.only = true
+	}
 	return 0, fmt.Errorf("no API server is ready: %w", errors.Join(errs...))
 }
 
