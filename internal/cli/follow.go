@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/sleep"
 	"github.com/exadev/regrade/internal/status"
 )
 
@@ -103,7 +104,7 @@ func (a *asker) follow(ctx context.Context, answer Answer, before fleet.SwapID, 
 			}
 			return a.end(answer, fleet.ExitNotYet, fmt.Sprintf("not ended after %s; the controller goes on", timeout))
 		}
-		pause(ctx, a.d.Look)
+		sleep.For(ctx, a.d.Look)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/exadev/regrade/internal/kube"
 	"github.com/exadev/regrade/internal/observe"
+	"github.com/exadev/regrade/internal/sleep"
 	"github.com/exadev/regrade/internal/swap"
 )
 
@@ -44,7 +45,7 @@ func (l looker) until(ctx context.Context, enough func(*swap.Observation) bool) 
 		if err != nil && ctx.Err() == nil {
 			failing = sayOnce(l.errs, failing, fmt.Errorf("%w; tried again for up to %s", answered(err, l.server), l.limit))
 		}
-		if !pause(ctx, l.look) {
+		if !sleep.For(ctx, l.look) {
 			return sight, ctx.Err()
 		}
 	}
@@ -93,16 +94,4 @@ func settled(o *swap.Observation) bool {
 		}
 	}
 	return true
-}
-
-// pause waits; false when ctx ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }

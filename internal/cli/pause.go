@@ -12,6 +12,7 @@ import (
 	"github.com/exadev/regrade/internal/cli/env"
 	"github.com/exadev/regrade/internal/execute"
 	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/sleep"
 	"github.com/exadev/regrade/internal/status"
 )
 
@@ -113,7 +114,7 @@ func change(ctx context.Context, cluster Cluster, to func(held) (value *string, 
 			return err
 		}
 		failing = sayOnce(e.Err, failing, fmt.Errorf("%w; tried again for up to %s", answered(err, server(cluster)), patience))
-		if !pause(ctx, look) {
+		if !sleep.For(ctx, look) {
 			return ctx.Err()
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/exadev/regrade/internal/cli/env"
 	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/sleep"
 	"github.com/exadev/regrade/internal/status"
 )
 
@@ -93,7 +94,7 @@ func showStatus(ctx context.Context, cluster Cluster, e env.Env, out output, wat
 		if ctx.Err() == nil {
 			failing = sayOnce(e.Err, failing, err)
 		}
-		if !pause(ctx, look) {
+		if !sleep.For(ctx, look) {
 			return nil // interrupted, which is how a watch ends
 		}
 	}

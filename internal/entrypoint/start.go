@@ -12,6 +12,7 @@ import (
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/obs"
 	"github.com/exadev/regrade/internal/platform/container"
+	"github.com/exadev/regrade/internal/sleep"
 )
 
 // Bounds of the wait for a join host: one try, and the pause before the next.
@@ -55,7 +56,7 @@ func Start(ctx context.Context, o Options, role fleet.Role, log *slog.Logger) er
 				log.Info("waiting for the join host", obs.Server, d.URL)
 			}
 			if !answers(ctx, d.Address) {
-				if !pause(ctx, tryPause) {
+				if !sleep.For(ctx, tryPause) {
 					return nil
 				}
 				continue
@@ -95,16 +96,4 @@ func answers(ctx context.Context, address string) bool {
 	}
 	_ = c.Close()
 	return true
-}
-
-// pause says whether the container goes on after it.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }

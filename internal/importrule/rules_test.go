@@ -40,6 +40,7 @@ var rings = map[string]ring{
 	"internal/k3s":       port,
 	"internal/memory":    port,
 	"internal/lean":      port,
+	"internal/sleep":     port,
 	"internal/hostapi":   port,
 	"internal/obs":       port,
 	"internal/manifests": port,

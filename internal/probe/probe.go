@@ -12,6 +12,7 @@ import (
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/hostapi"
 	"github.com/exadev/regrade/internal/obs"
+	"github.com/exadev/regrade/internal/sleep"
 )
 
 // Cluster is what a probe needs of the API. Every call is bounded.
@@ -95,7 +96,7 @@ func (p *Probe) Window() fitness.Window { return p.window }
 // that was not cut short, and may be nil.
 func (p *Probe) Run(ctx context.Context, after func(Turn)) {
 	// Probes that were started together look at different moments.
-	if !pause(ctx, time.Duration(p.s.Random(int(p.s.Period/time.Millisecond)))*time.Millisecond/4) {
+	if !sleep.For(ctx, time.Duration(p.s.Random(int(p.s.Period/time.Millisecond)))*time.Millisecond/4) {
 		return
 	}
 	tick := time.NewTicker(p.s.Period)
@@ -124,17 +125,6 @@ func (p *Probe) leave(ctx context.Context) {
 	defer cancel()
 	if servers, eligible, err := p.s.Cluster.Nodes(ctx); err == nil && !look(p.s.Node, servers, eligible).records() {
 		_ = p.rest(ctx) // it has been logged, and nobody comes after this
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/exadev/regrade/internal/lean"
 	"github.com/exadev/regrade/internal/obs"
 	"github.com/exadev/regrade/internal/platform"
+	"github.com/exadev/regrade/internal/sleep"
 )
 
 // API is the cluster as the daemon uses it, with the list a command begins with
@@ -78,14 +79,8 @@ func Production() Deps {
 			return true
 		},
 		Wait: func(ctx context.Context, d time.Duration) error {
-			t := time.NewTimer(d)
-			defer t.Stop()
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-t.C:
-				return nil
-			}
+			sleep.For(ctx, d)
+			return ctx.Err()
 		},
 	}
 }
