@@ -57,6 +57,9 @@ type Client struct {
 	kept kept
 }
 
+// Dialer makes a connection to host and port.
+type Dialer func(ctx context.Context, address string) (net.Conn, error)
+
 // New makes a Client. certs is k3s's folder server/tls/etcd; local is the own
 // etcd's client URL, empty for LocalURL. Nothing is read before the first call.
 func New(certs, local string) *Client {
@@ -64,6 +67,12 @@ func New(certs, local string) *Client {
 		local = LocalURL
 	}
 	return &Client{certs: certs, local: local}
+}
+
+// Through makes the connections by d, in place of TCP.
+func (c *Client) Through(d Dialer) *Client {
+	c.kept.dial = d
+	return c
 }
 
 // Close ends all connections.
@@ -127,7 +136,7 @@ func (c *Client) Local(ctx context.Context) hostapi.Member {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout+ReadTimeout)
 	defer cancel()
 	if !c.answered { // an open and shut connection leaves a line in etcd's log
-		if err := knock(ctx, c.local); err != nil {
+		if err := c.knock(ctx, c.local); err != nil {
 			m.View.Error = err.Error()
 			return m
 		}
@@ -184,13 +193,17 @@ func (c *Client) Ask(ctx context.Context, urls []string) (hostapi.Answer, error)
 
 // knock says at once when nobody listens: the client would try until its time
 // is up.
-func knock(ctx context.Context, address string) error {
+func (c *Client) knock(ctx context.Context, address string) error {
 	u, err := url.Parse(address)
 	if err != nil {
 		return fmt.Errorf("etcd at %s: %w", address, err)
 	}
-	d := net.Dialer{Timeout: CallTimeout}
-	conn, err := d.DialContext(ctx, "tcp", u.Host)
+	dial := c.kept.dial
+	if dial == nil {
+		d := net.Dialer{Timeout: CallTimeout}
+		dial = func(ctx context.Context, to string) (net.Conn, error) { return d.DialContext(ctx, "tcp", to) }
+	}
+	conn, err := dial(ctx, u.Host)
 	if err != nil {
 		return fmt.Errorf("etcd at %s: %w", address, err)
 	}
@@ -203,7 +216,7 @@ func (c *Client) ask(ctx context.Context, cfg *tls.Config, cert []byte, url stri
 		return hostapi.Answer{}, fmt.Errorf("etcd at %s: %w", url, err)
 	}
 	if !open(conn) {
-		if err := knock(ctx, url); err != nil {
+		if err := c.knock(ctx, url); err != nil {
 			return hostapi.Answer{}, err
 		}
 	}
@@ -248,7 +261,7 @@ func (c *Client) Answering(ctx context.Context, cluster, leader fleet.MemberID, 
 
 func (c *Client) follows(ctx context.Context, cfg *tls.Config, cert []byte, url string, cluster, id, leader fleet.MemberID) bool {
 	conn, err := c.kept.to(cfg, cert, url)
-	if err != nil || !open(conn) && knock(ctx, url) != nil {
+	if err != nil || !open(conn) && c.knock(ctx, url) != nil {
 		return false
 	}
 	// The client's own Status makes a connection for each question.

@@ -10,7 +10,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
-	"io"
 	"math/big"
 	"net"
 	"os"
@@ -18,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -26,6 +26,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/exadev/regrade/internal/etcd"
 	"github.com/exadev/regrade/internal/fleet"
@@ -89,7 +90,20 @@ func (s *server) MoveLeader(_ context.Context, r *pb.MoveLeaderRequest) (*pb.Mov
 // wants the client's.
 func start(t *testing.T) (*server, string) {
 	t.Helper()
-	dir := t.TempDir()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, dir, serve := prepare(t)
+	s.url = "https://" + l.Addr().String()
+	go serve(l)
+	return s, dir
+}
+
+// prepare is start without a listener.
+func prepare(t *testing.T) (_ *server, dir string, serve func(net.Listener)) {
+	t.Helper()
+	dir = t.TempDir()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -118,11 +132,7 @@ func start(t *testing.T) (*server, string) {
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(certPEM)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &server{url: "https://" + l.Addr().String(),
+	s := &server{
 		members: []*pb.Member{
 			{ID: 0xb, Name: "n2-00000002", PeerURLs: []string{"https://10.0.0.2:2380"}, ClientURLs: []string{"https://10.0.0.2:2379"}},
 			{ID: 0xa, Name: "n1-00000001", PeerURLs: []string{"https://10.0.0.1:2380"}, ClientURLs: []string{"https://10.0.0.1:2379"}},
@@ -132,9 +142,8 @@ func start(t *testing.T) (*server, string) {
 	g := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert})))
 	pb.RegisterMaintenanceServer(g, s)
 	pb.RegisterClusterServer(g, s)
-	go func() { _ = g.Serve(l) }()
 	t.Cleanup(g.Stop)
-	return s, dir
+	return s, dir, func(l net.Listener) { _ = g.Serve(l) }
 }
 
 func client(t *testing.T, dir, url string) *etcd.Client {
@@ -326,52 +335,70 @@ func farAway(t *testing.T, url string, oneWay time.Duration) string {
 // hear its own etcd for a minute, for the connection of its first life tried again
 // ever more rarely. It was rolled back.
 func TestAnEtcdThatWasAwayIsHeardOnceItIsBack(t *testing.T) {
-	s, dir := start(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	var opened []net.Conn
-	var mu sync.Mutex
-	serve := func(l net.Listener) {
-		for {
-			near, err := l.Accept()
-			if err != nil {
-				return
-			}
-			there, err := net.Dial("tcp", strings.TrimPrefix(s.url, "https://"))
-			if err != nil {
-				_ = near.Close()
-				return
-			}
-			mu.Lock()
-			opened = append(opened, near, there)
-			mu.Unlock()
-			go func() { _, _ = io.Copy(there, near) }()
-			go func() { _, _ = io.Copy(near, there) }()
+	synctest.Test(t, func(t *testing.T) { // so that its ten seconds take none
+		_, dir, serve := prepare(t)
+		w := &wire{}
+		l := w.up()
+		go serve(l)
+		c := client(t, dir, "https://127.0.0.1:2379").Through(w.dial)
+		if m := c.Local(t.Context()); !m.View.Linearizable {
+			t.Fatalf("%+v", m)
 		}
+		w.down()
+		time.Sleep(10 * time.Second) // as gRPC has it, the next try would come six seconds later
+		if n := w.tries(); n < 4 {
+			t.Errorf("it was tried %d times meanwhile", n)
+		}
+		go serve(w.up())
+		if m := c.Local(t.Context()); !m.View.Linearizable {
+			t.Errorf("it serves, and: %+v", m)
+		}
+	})
+}
+
+// wire is the way to an etcd that goes away and comes back.
+type wire struct {
+	mu     sync.Mutex
+	l      *bufconn.Listener
+	opened []net.Conn
+	failed int // connects while it was away
+}
+
+func (w *wire) up() net.Listener {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.l = bufconn.Listen(1 << 16)
+	return w.l
+}
+
+func (w *wire) down() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_ = w.l.Close()
+	w.l = nil
+	for _, c := range w.opened {
+		_ = c.Close()
 	}
-	go serve(l)
-	c := client(t, dir, "https://"+address)
-	if m := c.Local(t.Context()); !m.View.Linearizable {
-		t.Fatalf("%+v", m)
+}
+
+func (w *wire) tries() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.failed
+}
+
+func (w *wire) dial(ctx context.Context, _ string) (net.Conn, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.l == nil {
+		w.failed++
+		return nil, errors.New("connection refused")
 	}
-	_ = l.Close()
-	mu.Lock()
-	for _, conn := range opened {
-		_ = conn.Close()
+	c, err := w.l.DialContext(ctx)
+	if err == nil {
+		w.opened = append(w.opened, c)
 	}
-	mu.Unlock()
-	time.Sleep(10 * time.Second) // as gRPC has it, the next try would come six seconds later
-	if l, err = net.Listen("tcp", address); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go serve(l)
-	if m := c.Local(t.Context()); !m.View.Linearizable {
-		t.Errorf("it serves, and: %+v", m)
-	}
+	return c, err
 }
 
 // A member that hangs is not taken for one that answers because its connection stands.

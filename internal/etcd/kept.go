@@ -27,6 +27,7 @@ type kept struct {
 	conns map[string]*clientv3.Client
 	cert  []byte // the certificate they were made with
 	end   *time.Timer
+	dial  Dialer // nil is TCP
 }
 
 // to is the connection to url, made where there is none. cert tells whether k3s has
@@ -45,11 +46,15 @@ func (k *kept) to(cfg *tls.Config, cert []byte, url string) (*clientv3.Client, e
 	if conn := k.conns[url]; conn != nil {
 		return conn, nil
 	}
-	conn, err := dial(cfg, url, grpc.WithConnectParams(grpc.ConnectParams{
+	options := []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
 		// A member that comes back is found within seconds, however long it was away.
 		Backoff:           backoff.Config{BaseDelay: 500 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
 		MinConnectTimeout: 2 * CallTimeout,
-	}))
+	})}
+	if k.dial != nil {
+		options = append(options, grpc.WithContextDialer(k.dial))
+	}
+	conn, err := dial(cfg, url, options...)
 	if err != nil {
 		return nil, err
 	}
