@@ -73,6 +73,7 @@ type Daemon struct {
 	preflight  *status.Preflight
 	faltering  time.Time
 	handedOver fleet.SwapID
+	handOverAt time.Time
 
 	dialledAt time.Time
 	dials     []status.Dial
@@ -91,8 +92,12 @@ type Daemon struct {
 	early      int // passes that glances have brought forward
 	earlySince time.Time
 	busy       time.Time // since when the host lock is another's
-	facts      Facts
-	decision   Decision
+
+	unheardSince time.Time // since when no API server has answered
+	unheard      bool      // that has been logged
+
+	facts    Facts
+	decision Decision
 }
 
 // New makes a Daemon. The counter of its reports begins above that of any
@@ -127,6 +132,7 @@ func (d *Daemon) Pass(ctx context.Context) (Wake, error) {
 	if err != nil {
 		return Wake{After: Swapping}, errors.Join(lockErr, err)
 	}
+	d.heard(f)
 	decision := Next(f)
 	next := decision.Effect
 	if decision.Acts() && !ours && !reflect.DeepEqual(decision.Effect, Effect{Kind: PeerPort}) {
@@ -161,7 +167,7 @@ func (d *Daemon) Pass(ctx context.Context) (Wake, error) {
 	}
 	defer end()
 	if decision.Effect.Kind == MoveLeader {
-		d.handedOver = f.order().swap
+		d.handedOver, d.handOverAt = f.order().swap, f.Now
 	}
 	if err := d.carryOut(ctx, decision.Effect); err != nil {
 		d.last, d.broken, d.brokenWhy = Effect{}, decision.Effect.Kind, err.Error()
@@ -247,6 +253,23 @@ func (d *Daemon) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
+	}
+}
+
+// heard logs once that no API server answers, when that has lasted for a period,
+// and that one does again: such a daemon can report nothing and takes no order.
+func (d *Daemon) heard(f Facts) {
+	switch {
+	case f.View != nil:
+		if d.unheard {
+			d.log.Info("an API server answers again", "after", f.Now.Sub(d.unheardSince).Round(time.Second))
+		}
+		d.unheard, d.unheardSince = false, time.Time{}
+	case d.unheardSince.IsZero():
+		d.unheardSince = f.Now
+	case !d.unheard && f.Now.Sub(d.unheardSince) >= f.Policy.Period:
+		d.unheard = true
+		d.log.Warn("no API server answers", obs.Err, f.ViewProblem)
 	}
 }
 

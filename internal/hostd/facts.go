@@ -34,7 +34,7 @@ type Facts struct {
 	Answer *hostapi.Answer `json:"answer,omitempty"`
 
 	// Others are the other members that answered in this pass. Asked for while a
-	// restart of the own server is due; nil otherwise.
+	// restart of the own server, or a hand-over of leadership, is due; nil otherwise.
 	Others []fleet.MemberID `json:"others,omitempty"`
 	// OthersAt is when they were asked, by the clock of Now.
 	OthersAt time.Time `json:"-"`
@@ -42,6 +42,9 @@ type Facts struct {
 	// HandedOver is the swap for which this process has asked its etcd to hand over
 	// leadership; nothing that a restart may not lose.
 	HandedOver fleet.SwapID `json:"handed_over,omitempty"`
+	// HandOverAt is when it last asked for that, by the clock of Now; zero once
+	// leadership was seen elsewhere.
+	HandOverAt time.Time `json:"-"`
 
 	// Preflight was judged in this pass or within the last period; nil on a server.
 	Preflight *status.Preflight `json:"preflight,omitempty"`

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/hostd"
 	"github.com/exadev/regrade/internal/status"
 )
 
@@ -105,5 +106,71 @@ func TestAJoinHostThatFaltersIsWaitedForAMinute(t *testing.T) { // safety rule 1
 		if r.now.Sub(began) > 10*time.Second {
 			t.Errorf("refused after %s", r.now.Sub(began))
 		}
+	})
+}
+
+// Found by a breaker on the lab: the voter that a stepped-down host's order names had
+// lost its power, which is how this host came to lead again. It handed leadership to
+// the dead voter at each look, and nothing was written meanwhile (safety rule 8).
+func TestLeadershipIsNotHandedToAVoterThatDoesNotAnswer(t *testing.T) {
+	down := func(t *testing.T) *rig {
+		r := newRig(t, "a")
+		r.order(fleet.StepStepDown)
+		r.until("stepped down", r.settled(fleet.StepStepDown, fleet.PhaseDone))
+		r.moves = 0
+		return r
+	}
+	t.Run("another voter takes it", func(t *testing.T) {
+		r := down(t)
+		r.leader, r.silent = idA, []fleet.MemberID{idB}
+		r.until("handed over", func() bool { return r.leader == idC })
+		if r.moves != 1 {
+			t.Errorf("leadership was asked to move %d times", r.moves)
+		}
+	})
+	t.Run("nobody does, and it waits", func(t *testing.T) {
+		r := down(t)
+		r.leader, r.silent = idA, []fleet.MemberID{idB, idC}
+		for range 20 {
+			r.pass()
+		}
+		if r.moves != 0 {
+			t.Errorf("leadership was asked to move %d times", r.moves)
+		}
+		r.silent = nil
+		r.until("handed over", func() bool { return r.leader == idB })
+	})
+	t.Run("never the newcomer", func(t *testing.T) {
+		r := down(t)
+		r.members = append(r.members, member("d", idD, 4))
+		r.leader, r.silent = idA, []fleet.MemberID{idB, idC}
+		for range 20 {
+			r.pass()
+		}
+		if r.moves != 0 {
+			t.Errorf("leadership went to %s", r.leader)
+		}
+	})
+	t.Run("one that answers and does not take it is asked again after a while", func(t *testing.T) {
+		r := down(t)
+		r.leader, r.stuck = idA, true
+		began := r.now
+		r.until("asked twice", func() bool { return r.moves == 2 })
+		if took := r.now.Sub(began); took < hostd.HandOverAgain || took > hostd.HandOverAgain+10*time.Second {
+			t.Errorf("asked again after %s", took)
+		}
+	})
+	t.Run("an early hand-over waits for the voter that is named", func(t *testing.T) {
+		r := newRig(t, "a")
+		r.silent = []fleet.MemberID{idB}
+		r.order("")
+		for range 5 {
+			r.pass()
+		}
+		if r.moves != 0 {
+			t.Errorf("leadership was asked to move %d times", r.moves)
+		}
+		r.silent = nil
+		r.until("handed over", func() bool { return r.leader == idB })
 	})
 }

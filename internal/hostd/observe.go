@@ -57,14 +57,18 @@ func (d *Daemon) look(ctx context.Context) (Facts, error) {
 	if host.Server.Process {
 		f.Etcd = d.s.Etcd.Local(ctx)
 	}
+	if f.Etcd.Answers && !f.leads() {
+		d.handOverAt = time.Time{}
+	}
+	f.HandOverAt = d.handOverAt
 	d.count(ctx, &f)
 	return f, nil
 }
 
 // count asks the other voters, once for these facts, when the own server is to be
-// stopped and who they are is known.
+// stopped, or leadership handed over, and who they are is known.
 func (d *Daemon) count(ctx context.Context, f *Facts) {
-	if !f.OthersAt.IsZero() || !f.stopDue() {
+	if !f.OthersAt.IsZero() || !f.stopDue() && !f.handOverDue() {
 		return
 	}
 	l := f.list()

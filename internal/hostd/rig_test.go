@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -71,6 +72,7 @@ type rig struct {
 	mu      sync.Mutex        // what a bubble's test changes while the daemon runs
 	joins   map[string]string // joins() when nil
 	after   func(what string) // comes after each answer to the daemon, when there is one
+	log     *slog.Logger
 }
 
 func keys() fleet.Keys { return fleet.DefaultKeys() }
@@ -122,7 +124,7 @@ func (r *rig) restart() {
 	}
 	r.daemon = hostd.New(hostd.Settings{
 		Node: r.node, Policy: p, Host: r.host, API: r, Etcd: etcd{r}, Ways: r, Lock: r.lock,
-		Now: func() time.Time { return r.now }, Command: r.command,
+		Now: func() time.Time { return r.now }, Command: r.command, Log: r.log,
 	})
 }
 

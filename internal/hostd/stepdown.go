@@ -71,26 +71,11 @@ func beginStepDown(f Facts, o order) Decision {
 		// The controller was told beforehand; it may have changed since.
 		return refuse(f, o, folded(backProblems(f)))
 	case f.leads():
-		if _, p := leadTarget(f, o); p.is() {
+		if _, p := named(f, o); p.is() {
 			return refuse(f, o, p)
 		}
 	}
 	return begin(f, o)
-}
-
-// leads says whether the own member is etcd's leader.
-func (f Facts) leads() bool {
-	return f.Etcd.Answers && f.Etcd.ID != 0 && f.Etcd.View.Leader == f.Etcd.ID
-}
-
-// leadTarget is the voter of the node that role-lead-to names.
-func leadTarget(f Facts, o order) (fleet.MemberID, Problem) {
-	for _, m := range f.Etcd.View.Members {
-		if node, ok := fleet.MemberNodeName(m.Name); ok && node == o.leadTo && !m.Learner && m.ID != f.Etcd.ID {
-			return m.ID, Problem{}
-		}
-	}
-	return 0, problem(CodeNoLeadTarget, "etcd is led from here and role-lead-to names %q, which is no other voter", o.leadTo)
 }
 
 // restartEtcdOnly hands leadership over, checks in a later pass that it has
@@ -213,61 +198,6 @@ func (f Facts) stopDue() bool {
 		return runs(f.Host.Server)
 	}
 	return false
-}
-
-func handOver(f Facts, o order) Decision {
-	to, p := leadTarget(f, o)
-	if p.is() {
-		return hold(p.Code, "%s", p.Sentence)
-	}
-	if f.Journal.Asked.IsZero() {
-		if f.View == nil {
-			return hold(CodeNoAPI, "no API server answers: %s", f.ViewProblem)
-		}
-		j := f.Journal
-		j.Asked = f.View.Date
-		return note(j)
-	}
-	if f.View != nil && f.View.Date.Sub(f.Journal.Asked) > f.Policy.HandOver {
-		return failed(f, CodeHandOverFailed, "etcd's leadership did not arrive at %s within %s", o.leadTo, f.Policy.HandOver)
-	}
-	return effect(Effect{Kind: MoveLeader, Member: to})
-}
-
-// lead hands leadership over at the beginning of a swap that will take the own
-// vote: the swap's writes go through the leader, and the host that goes out is
-// often the slow one. It is tried once for a swap, for with a target that cannot be
-// reached nothing is written for an election timeout each time; the step-down sees
-// to what is left (safety rule 8).
-func lead(f Facts, o order) Decision {
-	if o.leadTo == "" || o.out() != f.Node || f.HandedOver == o.swap || f.Command != nil || !f.Etcd.Voter() || !f.leads() {
-		return Decision{}
-	}
-	if _, ok := f.held(o); !ok {
-		return Decision{}
-	}
-	to, p := leadTarget(f, o)
-	if p.is() {
-		return Decision{}
-	}
-	return effect(Effect{Kind: MoveLeader, Member: to})
-}
-
-// follow hands leadership over once more when it has come back to a member that
-// is stepped down: another voter fell meanwhile, and this one was elected. Its
-// removal waits for that, and nobody else would see to it (safety rule 8).
-func follow(f Facts, o order) Decision {
-	if !f.Etcd.Voter() || !f.leads() {
-		return Decision{}
-	}
-	if p, ok := f.held(o); !ok {
-		return hold(p.Code, "%s", p.Sentence)
-	}
-	to, p := leadTarget(f, o)
-	if p.is() {
-		return hold(p.Code, "%s", p.Sentence)
-	}
-	return effect(Effect{Kind: MoveLeader, Member: to})
 }
 
 // settledUnit says whether no stop, and no start that has yet to make a
