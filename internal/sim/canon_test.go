@@ -2,14 +2,13 @@ package sim
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
-	"hash"
-	"hash/fnv"
 	"reflect"
-	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/exadev/regrade/internal/controller"
 	"github.com/exadev/regrade/internal/fleet"
@@ -27,17 +26,22 @@ type canon struct {
 	boss    *controller.Controller
 	daemons []*hostd.Daemon
 	now     time.Time
-	h       hash.Hash
+	buf     []byte
+	oldest  time.Duration
 	skip    map[string]bool // Type.Field
-	cache   map[reflect.Type][]int
+	writers map[reflect.Type]*writer
 	// texts are documents written before: the same text at the same time is the same.
-	texts  map[textAt]digest
-	vouchs map[string]vouched
+	texts map[textAt]digest
+	// said and statuses are what reports and statuses say, by their texts.
+	said     map[string]status.Report
+	statuses map[string]status.Status
+	vouchs   map[string]vouched
 }
 
 type textAt struct {
-	text string
-	at   int64
+	text   string
+	at     int64
+	oldest time.Duration
 }
 
 // vouched is what a heartbeat vouches for.
@@ -46,14 +50,22 @@ type vouched struct {
 	boot    string
 }
 
-// oldest is beyond every bound of the walk's policy.
+// oldest is beyond every bound of the walk's policy; long lived are the things that
+// have bounds of their own.
 const oldest = 120 * time.Second
+
+var longLived = map[string]time.Duration{
+	"Daemon.wroteAt":                  6 * time.Minute,                  // an unchanged report is written again after five
+	"map." + string(fleet.KeyRequest): status.RequestLife + time.Minute, // of a request
+}
 
 // left out: what nothing is decided by.
 var leftOut = []string{
 	// The machinery itself.
-	"World.mu", "World.cfg", "World.rng", "World.log", "World.watch", "World.wakers", "World.now", "World.nextTick", "World.left", "World.cut",
+	"World.mu", "World.cfg", "World.coin", "World.log", "World.changes", "World.read", "World.watch", "World.wakers", "World.now", "World.nextTick", "World.left", "World.cut",
 	"guard.violations", "members.seen", "members.hosts",
+	// Written as parts of their own.
+	"API.ConfigMaps", "API.Heartbeats", "World.guard",
 	// Versions tell a change between a read and its write; no pass stops in between here.
 	"API.version", "API.leaseAt", "Node.version", "ConfigMap.version", "Cluster.w", "raft.w",
 	// The applied index breaks ties between equal voters, and here they are equal.
@@ -63,9 +75,8 @@ var leftOut = []string{
 	"Controller.settings", "Controller.rules", "Controller.executor", "Controller.cluster", "Observer.cluster", "Observer.settings",
 	"Status.At", "Status.Next", "Status.Dropped", "Status.Hosts", "Status.Pending", "LastSwap.Steps", "LastSwap.Reasons", "LastSwap.EndedAt", "Swap.Deadline", "Swap.Reasons", "Swap.Cause",
 	"StepTime.unused", "HostAPI.m", "HostAPI.watch", "Heartbeat.Renewed", "Heartbeat.Counter",
-	// A daemon reads the Nodes anew in the first pass of each beat; they set its pace
-	// and the standbys that it dials, who are the same all the time.
-	"Daemon.nodes", "HostAPI.nodes",
+	// The same as the daemon's own, of which is written what it reads.
+	"HostAPI.nodes",
 	// How soon a daemon looks again: time goes in beats here.
 	"Daemon.last", "Daemon.soonCode", "Daemon.soonSince",
 	// Counters are compared with each other only: see reports.
@@ -76,7 +87,7 @@ var leftOut = []string{
 }
 
 func newCanon(w *World, boss *controller.Controller, daemons []*hostd.Daemon) *canon {
-	c := &canon{w: w, boss: boss, daemons: daemons, skip: map[string]bool{}, cache: map[reflect.Type][]int{}, texts: map[textAt]digest{}, vouchs: map[string]vouched{}}
+	c := &canon{w: w, boss: boss, daemons: daemons, skip: map[string]bool{}, writers: map[reflect.Type]*writer{}, texts: map[textAt]digest{}, said: map[string]status.Report{}, statuses: map[string]status.Status{}, vouchs: map[string]vouched{}}
 	for _, f := range leftOut {
 		c.skip[f] = true
 	}
@@ -85,141 +96,33 @@ func newCanon(w *World, boss *controller.Controller, daemons []*hostd.Daemon) *c
 
 type digest [16]byte
 
-func (c *canon) of(extra []byte, roots ...any) digest {
-	c.h, c.now = fnv.New128a(), c.w.now
-	_, _ = c.h.Write(extra)
-	for _, r := range roots {
-		c.value(reflect.ValueOf(r).Elem())
-	}
-	c.reports()
-	var d digest
-	c.h.Sum(d[:0])
-	return d
+// part is the digest of what is reached from a root. The bytes are hashed once, as
+// a whole, by a hash whose collisions nobody has found.
+func (c *canon) part(root any) digest {
+	c.now, c.buf, c.oldest = c.w.now, c.buf[:0], oldest
+	v := reflect.ValueOf(root)
+	c.writerOf(v.Type().Elem())(v.UnsafePointer())
+	return sum(c.buf)
+}
+
+func sum(b []byte) digest {
+	s := sha256.Sum256(b)
+	return digest(s[:16])
 }
 
 func (c *canon) word(s string) {
-	var n [4]byte
-	binary.LittleEndian.PutUint32(n[:], uint32(len(s)))
-	_, _ = c.h.Write(n[:])
-	_, _ = c.h.Write([]byte(s))
+	c.buf = binary.LittleEndian.AppendUint32(c.buf, uint32(len(s)))
+	c.buf = append(c.buf, s...)
 }
 
-func (c *canon) number(n uint64) {
-	var b [8]byte
-	binary.LittleEndian.PutUint64(b[:], n)
-	_, _ = c.h.Write(b[:])
-}
+func (c *canon) number(n uint64) { c.buf = binary.LittleEndian.AppendUint64(c.buf, n) }
 
 func (c *canon) age(t time.Time) {
 	if t.IsZero() {
 		c.number(1 << 62)
 		return
 	}
-	c.number(uint64(min(max(c.now.Sub(t), -oldest), oldest) / time.Millisecond))
-}
-
-func (c *canon) value(v reflect.Value) {
-	v = settable(v)
-	switch v.Kind() {
-	case reflect.Pointer:
-		if v.IsNil() {
-			c.word("nil")
-			return
-		}
-		if _, walked := v.Interface().(*World); walked {
-			return
-		}
-		c.value(v.Elem())
-	case reflect.Interface:
-		if v.IsNil() {
-			c.word("nil")
-			return
-		}
-		c.value(addressable(v.Elem()))
-	case reflect.Struct:
-		c.fields(v)
-	case reflect.Slice, reflect.Array:
-		if b, ok := v.Interface().([]byte); ok {
-			c.document(string(b))
-			return
-		}
-		c.number(uint64(v.Len()))
-		for i := range v.Len() {
-			c.value(v.Index(i))
-		}
-	case reflect.Map:
-		c.maps(v)
-	case reflect.String:
-		c.document(v.String())
-	case reflect.Bool:
-		if v.Bool() {
-			c.number(1)
-		} else {
-			c.number(0)
-		}
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		c.number(uint64(v.Int()))
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		c.number(v.Uint())
-	case reflect.Func, reflect.Chan:
-	default:
-		panic("canon: " + v.Type().String())
-	}
-}
-
-func addressable(v reflect.Value) reflect.Value {
-	n := reflect.New(v.Type()).Elem()
-	n.Set(v)
-	return n
-}
-
-func (c *canon) fields(v reflect.Value) {
-	if t, ok := v.Interface().(time.Time); ok {
-		c.age(t)
-		return
-	}
-	t := v.Type()
-	kept, known := c.cache[t]
-	if !known {
-		for i := range t.NumField() {
-			if !c.skip[t.Name()+"."+t.Field(i).Name] {
-				kept = append(kept, i)
-			}
-		}
-		c.cache[t] = kept
-	}
-	for _, i := range kept {
-		c.value(v.Field(i))
-	}
-}
-
-func (c *canon) maps(v reflect.Value) {
-	if v.Len() == 0 {
-		c.number(0)
-		return
-	}
-	keys := v.MapKeys()
-	text := v.Type().Key().Kind() == reflect.String
-	slices.SortFunc(keys, func(a, b reflect.Value) int {
-		if text {
-			return strings.Compare(a.String(), b.String())
-		}
-		return cmp.Compare(a.Uint(), b.Uint())
-	})
-	c.number(uint64(len(keys)))
-	strs := v.Type().Elem().Kind() == reflect.String
-	for _, k := range keys {
-		if text {
-			c.word(k.String())
-		} else {
-			c.number(k.Uint())
-		}
-		if e := v.MapIndex(k); strs {
-			c.document(e.String())
-		} else {
-			c.value(addressable(e))
-		}
-	}
+	c.number(uint64(min(max(c.now.Sub(t), -c.oldest), c.oldest) / time.Millisecond))
 }
 
 // document writes a text. Reports and the status are written as what they say,
@@ -229,38 +132,54 @@ func (c *canon) document(s string) {
 		c.word(s) // too short for a time
 		return
 	}
-	key := textAt{s, c.now.UnixNano()}
+	key := textAt{s, c.now.UnixNano(), c.oldest}
 	d, known := c.texts[key]
 	if !known {
 		if len(c.texts) > 200_000 {
 			clear(c.texts)
 		}
-		outer := c.h
-		c.h = fnv.New128a()
+		outer := c.buf
+		c.buf = nil
 		c.write(s)
-		c.h.Sum(d[:0])
-		c.h = outer
+		d = sum(c.buf)
+		c.buf = outer
 		c.texts[key] = d
 	}
-	_, _ = c.h.Write(d[:])
+	c.buf = append(c.buf, d[:]...)
 }
 
 func (c *canon) write(s string) {
 	if strings.HasPrefix(s, `{"protocol":`) {
 		if strings.Contains(s, `"boot_id":`) {
-			if r, err := status.ParseReport([]byte(s)); err == nil {
-				c.value(reflect.ValueOf(&r).Elem())
+			if r, ok := memo(c.said, s, status.ParseReport); ok {
+				c.writerOf(reflect.TypeOf(r))(unsafe.Pointer(&r))
 				return
 			}
 		}
 		if strings.Contains(s, `"last_swap":`) {
-			if st, err := status.ParseStatus([]byte(s)); err == nil {
-				c.value(reflect.ValueOf(&st).Elem())
+			if st, ok := memo(c.statuses, s, status.ParseStatus); ok {
+				c.writerOf(reflect.TypeOf(st))(unsafe.Pointer(&st))
 				return
 			}
 		}
 	}
 	c.text(s)
+}
+
+// memo reads each text once, as long as there is room.
+func memo[T any](known map[string]T, s string, parse func([]byte) (T, error)) (T, bool) {
+	if v, ok := known[s]; ok {
+		return v, true
+	}
+	v, err := parse([]byte(s))
+	if err != nil {
+		return v, false
+	}
+	if len(known) > 20_000 {
+		clear(known)
+	}
+	known[s] = v
+	return v, true
 }
 
 const stamp = "2006-01-02T15:04:05"
@@ -294,7 +213,8 @@ func (c *canon) text(s string) {
 // reports writes what the observer, the daemons and the API have to do with each
 // other: which report the observer has seen, and whether a heartbeat vouches for
 // it. The counters themselves say nothing more.
-func (c *canon) reports() {
+func (c *canon) reports() digest {
+	c.buf = c.buf[:0]
 	b := reflect.ValueOf(c.boss).Elem().FieldByName("observer").Elem()
 	seen := settable(b.FieldByName("reports"))
 	for i, h := range c.w.hosts {
@@ -317,15 +237,15 @@ func (c *canon) reports() {
 		own := d.FieldByName("counter").Uint()
 		beat := c.w.api.Heartbeats[h.Name]
 		beaten := settable(d.FieldByName("beaten")).FieldByName("Counter").Uint()
-		c.word(fmt.Sprint(cmp.Compare(counter, own), beat.BootID == boot, beat.Counter == fmt.Sprint(counter), beaten == own, c.same(beat.Renewed)))
+		c.buf = append(c.buf, byte(i), byte(cmp.Compare(counter, own)), flag(beat.BootID == boot),
+			flag(beat.Counter == strconv.FormatUint(counter, 10)), flag(beaten == own), flag(c.now.Equal(beat.Renewed)))
 		s := seen.MapIndex(reflect.ValueOf(h.Name))
 		if !s.IsValid() {
 			continue
 		}
 		s = s.Elem()
 		was := settable(s.FieldByName("beat")).Interface().(observe.Heartbeat)
-		c.word(fmt.Sprint(s.FieldByName("raw").String() == raw, cmp.Compare(s.FieldByName("counter").Uint(), counter), was == beat))
+		c.buf = append(c.buf, flag(s.FieldByName("raw").String() == raw), byte(cmp.Compare(s.FieldByName("counter").Uint(), counter)), flag(was == beat))
 	}
+	return sum(c.buf)
 }
-
-func (c *canon) same(t time.Time) bool { return c.now.Equal(t) }

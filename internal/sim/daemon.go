@@ -105,6 +105,7 @@ func (a *HostAPI) WriteReport(ctx context.Context, r status.Report) error {
 // WriteHeartbeat implements hostd.API.
 func (a *HostAPI) WriteHeartbeat(ctx context.Context, b hostapi.Beat) error {
 	return a.ask(ctx, "renew heartbeat", func(h, _ *Host) error {
+		a.m.w.changes++
 		a.m.w.api.Heartbeats[h.Name] = observe.Heartbeat{
 			Node: h.Name, BootID: b.BootID, Counter: strconv.FormatUint(b.Counter, 10), Renewed: b.At,
 		}

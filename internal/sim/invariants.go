@@ -136,7 +136,7 @@ func (g *guard) current(w *World) *status.Record {
 	k := w.cfg.Keys
 	for _, name := range w.api.names() {
 		a := w.api.node(name).Annotations
-		if r, err := status.ParseRecord(a[k.Record()]); err == nil && string(r.ID) == a[k.Swap()] {
+		if r, err := w.recordOf(a[k.Record()]); err == nil && string(r.ID) == a[k.Swap()] {
 			return &r
 		}
 	}
@@ -149,7 +149,7 @@ func (g *guard) lookNodes(w *World, e Event) {
 		n := w.api.node(name)
 		if id, ok := n.Annotations[w.cfg.Keys.Swap()]; ok {
 			ids[id] = true
-			if r, err := status.ParseRecord(n.Annotations[w.cfg.Keys.Record()]); err == nil {
+			if r, err := w.recordOf(n.Annotations[w.cfg.Keys.Record()]); err == nil {
 				g.records[r.ID] = r
 			}
 		}

@@ -220,6 +220,7 @@ func (m *Machine) HoldPeerPort(ctx context.Context, hold bool) error {
 			return errors.New("hold peer port: address in use")
 		}
 		h.PeerPort = hold
+		m.w.changes++
 		return nil
 	})
 }

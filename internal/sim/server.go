@@ -97,7 +97,7 @@ func (w *World) tickServer(h *Host) {
 		// A full server that held some lease exits when it cannot renew it, and
 		// systemd restarts it (k3s-facts §5.4). Half of them do.
 		s.lost = time.Time{}
-		if w.rng.IntN(2) == 0 {
+		if w.heads() {
 			w.k3sDid("k3s server lost a lease: exit 1", h.Name)
 			w.exit(h, u, false)
 		}
@@ -122,7 +122,7 @@ func (w *World) learnRemoval(h *Host, u *Unit) {
 	w.k3sDid(what, h.Name)
 	// A full server's API server outlives its etcd by up to a second, in which
 	// the etcd annotations can come back (k3s-facts §6.2).
-	if h.server.level != fleet.LevelEtcdOnly && w.rng.IntN(2) == 0 {
+	if h.server.level != fleet.LevelEtcdOnly && w.heads() {
 		w.writeMetadata(h)
 	}
 }

@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -20,48 +19,70 @@ import (
 // walk visits every state that the small case can come to: three voters, one
 // standby, one request, the real controller and the real daemons. Time goes in
 // beats. Within a beat each process passes as often as it has something to do, in
-// every order; then a beat passes, in which k3s, etcd and the kubelets each make
-// one step. At the beginning of a beat, or anywhere, one of the faults may strike,
+// every order, or in one; then a beat passes, in which k3s, etcd and the kubelets each
+// make one step. At the beginning of a beat, or anywhere, one of the faults may strike,
 // as long as some are left.
 type walk struct {
 	w       *World
 	boss    *controller.Controller
 	daemons []*hostd.Daemon
-	fresh   frozen // a controller that has seen nothing
-	started []frozen
+	fresh   *frozen   // a controller that has seen nothing
+	started []*frozen // daemons that have just started
 
 	freezer *freezer
 	canon   *canon
-	visited map[digest]bool
+	changed bool // something in the world was, in the last pass
+	sums    sums // of the system as it is
+	visited visited
 
 	pos  place
 	path []string // for a failure
+	// roots are where the first fault strikes, once all is walked without one.
+	roots   []root
+	layered bool
 
-	faults []walkFault
+	faults [faultsMax][]walkFault // the first may be one of these, the second one of those
 	budget int
-	within int // beats within which the second fault follows the first
-	orders int // beats after a fault in which all orders are walked; then one order
+	apart  bool               // the second fault may be one that the first may not
+	within int                // beats within which the second fault follows the first; negative is any
+	orders [faultsMax + 1]int // for how many beats after so many faults all orders are walked, then one order; negative is for ever
 	// bursts: a process that passes goes on until it has nothing more to do. Else
 	// any other may pass between two of its actions.
 	bursts bool
+	// heads is how chance inside k3s falls.
+	heads bool
 	// anywhere: faults strike between any two passes, else at the beginning of a beat.
 	anywhere bool
+	// plain takes no short cut: see docs/testing.md, and TestShortCutsLeadToTheSameStates.
+	plain bool
+	seen  map[digest]bool // every state at the beginning of a beat, where asked for
 
-	states, steps, deepest, ends int
-	byFaults                     [3]int
-	outcomes                     map[string]int
-	wrong                        []string
-	limit                        time.Duration // of processor time, 0 for none
-	stopped                      bool
+	tell     func(when string)
+	began    time.Duration // of processor time
+	states   int
+	beats    int // states of those that are the beginning of a beat
+	steps    int
+	deepest  int
+	byFaults [faultsMax + 1]int
+	outcomes map[string]int
+	wrong    []string
+	more     int           // wrongs after which the walk goes on
+	examples []string      // of each way to stand still, the first
+	limit    time.Duration // of processor time, 0 for none
+	stopped  bool
 }
+
+const faultsMax = 2
 
 // place is where a walk stands, beside what freezes.
 type place struct {
-	passed [processes]bool // which processes have passed in this beat
-	begun  bool            // one of the controller, s1 and v1 has
-	struck int             // faults so far
-	since  int             // beats since the last fault
-	beats  int             // not part of the state
+	passed bool // the staying voters have passed in this beat
+	begun  bool // one of the controller, s1 and v1 has
+	struck int  // faults so far
+	since  int  // beats since the last fault
+	turn   int  // in one order: whose turn it is
+	quiet  int  // in one order: how many have passed since something changed
+	beats  int  // not part of the state
 	due    []dueBeat
 }
 
@@ -96,7 +117,7 @@ func newWalk(next func(swap.Observation, swap.Policy) swap.Decision) (*walk, err
 	if err != nil {
 		return nil, err
 	}
-	k := &walk{w: w, visited: map[digest]bool{}, outcomes: map[string]int{}}
+	k := &walk{w: w, visited: visited{}, within: -1, orders: [faultsMax + 1]int{-1}, outcomes: map[string]int{}}
 	hp.JoinURLs = w.JoinURLs()
 	now := func() time.Time { return w.now }
 	k.boss = controller.New(w.Controller(), controller.Rules{Next: next, MayRemove: swap.MayRemove}, controller.Settings{
@@ -112,16 +133,19 @@ func newWalk(next func(swap.Observation, swap.Policy) swap.Decision) (*walk, err
 	for _, v := range []any{World{}, raft{}, Machine{}, HostAPI{}, HostEtcd{}, Ways{}, HostLock{}, Cluster{}, waker{}, controller.Controller{}, hostd.Daemon{}} {
 		own[reflect.TypeOf(v)] = true
 	}
-	k.freezer = &freezer{flat: map[reflect.Type]bool{}, anchor: func(t reflect.Type) bool {
+	k.freezer = newFreezer(func(t reflect.Type) bool {
 		return own[t] || t.String() == "observe.Observer" || t.String() == "execute.Executor"
-	}}
-	k.canon = newCanon(w, k.boss, k.daemons)
-	for _, d := range k.daemons {
-		k.started = append(k.started, k.freezer.freeze(d).only("hostd.Daemon", "sim.HostAPI"))
+	}, "World.log", "World.read", "World.changes", "Daemon.facts", "Daemon.decision") // the last ones are for the wait between two passes
+	k.freezer.part(w)
+	k.freezer.part(k.boss)
+	k.fresh = k.freezer.freeze(theBoss)
+	for i, d := range k.daemons {
+		k.freezer.part(d)
+		k.started = append(k.started, k.freezer.freeze(theDaemons+i))
 	}
-	k.fresh = k.freezer.freeze(k.boss)
-	// The controller's world is the one that goes on; only what it keeps is put back.
-	k.fresh = k.fresh.only("controller.Controller", "observe.Observer", "execute.Executor")
+	k.canon = newCanon(w, k.boss, k.daemons)
+	// Chance inside k3s falls the same way each time.
+	w.coin = func() bool { return k.heads }
 	for range 4 {
 		k.everybody()
 		w.Advance(beat)
@@ -135,15 +159,18 @@ func newWalk(next func(swap.Observation, swap.Policy) swap.Decision) (*walk, err
 	return k, nil
 }
 
-// only are the anchors of these types.
-func (f frozen) only(types ...string) frozen {
-	var out frozen
-	for i, p := range f.at {
-		if slices.Contains(types, p.Type().Elem().String()) {
-			out.at, out.contents = append(out.at, p), append(out.contents, f.contents[i])
-		}
-	}
-	return out
+// The parts of the system, each frozen by itself: a pass of one process leaves
+// what the others keep as it is.
+const (
+	theWorld = iota
+	theBoss
+	theDaemons
+	theParts = theDaemons + 4
+)
+
+// parts are those that a pass of a process may change, beside the world.
+func parts(i int) []int {
+	return [processes][]int{{theBoss}, {theDaemons}, {theDaemons + 1}, {theDaemons + 2, theDaemons + 3}}[i]
 }
 
 func (k *walk) everybody() {
@@ -169,7 +196,10 @@ func of(i int) []int { return [processes][]int{nil, {0}, {1}, {2, 3}}[i] }
 
 // alive says whether a process can pass at all.
 func (k *walk) alive(i int) bool {
-	return i == 0 || slices.ContainsFunc(of(i), k.runs)
+	if i == 0 {
+		return !slices.ContainsFunc(k.pos.due, func(d dueBeat) bool { return d.what == "controller comes back" })
+	}
+	return slices.ContainsFunc(of(i), k.runs)
 }
 
 func (k *walk) runs(daemon int) bool {
@@ -183,8 +213,12 @@ func (k *walk) held(host string) bool {
 }
 
 func (k *walk) pass(i int) {
-	k.pos.passed[i] = true
+	k.pos.passed = k.pos.passed || i == staying
 	k.pos.begun = k.pos.begun || i != staying
+	k.w.log = k.w.log[:0]
+	k.touched(i)
+	changes := k.w.changes
+	defer func() { k.changed = k.w.changes != changes }()
 	for range 40 {
 		again := false
 		if i == 0 {
@@ -202,44 +236,52 @@ func (k *walk) pass(i int) {
 	}
 }
 
-// faultsNow are the faults that may strike here.
-func (k *walk) faultsNow() []walkFault {
-	if k.pos.struck == k.budget || k.pos.begun && !k.anywhere || k.pos.struck > 0 && k.pos.since > k.within {
-		return nil
+// touched: a pass may have changed the world and what the process keeps.
+func (k *walk) touched(i int) {
+	k.freezer.touched(theWorld)
+	for _, p := range parts(i) {
+		k.freezer.touched(p)
 	}
-	var may []walkFault
-	for _, f := range k.faults {
-		if f.may == nil || f.may(k) {
-			may = append(may, f)
-		}
-	}
-	return may
 }
 
-func (k *walk) beat() {
+// mayStrike: faults may strike here.
+func (k *walk) mayStrike() bool {
+	return k.pos.struck < k.budget && (!k.pos.begun || k.anywhere) && (k.pos.struck == 0 || k.within < 0 || k.pos.since <= k.within)
+}
+
+func (k *walk) oneBeat() {
 	k.pos.beats++
 	k.pos.since++
-	k.pos.passed, k.pos.begun = [processes]bool{}, false
-	var left []dueBeat
-	for _, d := range k.pos.due {
+	k.pos.passed, k.pos.begun, k.pos.turn, k.pos.quiet = false, false, 0, 0
+	due := k.pos.due
+	k.pos.due = nil
+	for _, d := range due {
 		if d.in--; d.in > 0 {
-			left = append(left, d)
+			k.pos.due = append(k.pos.due, d)
 		} else {
 			k.end(d)
 		}
 	}
-	k.pos.due = left
 	k.w.Advance(beat)
+	k.freezer.touched(theWorld)
 }
 
-// digest is the state that the walk stands in.
-func (k *walk) digest() digest {
-	since := 0
-	if k.pos.struck > 0 {
-		since = min(k.pos.since, max(k.within, k.orders)+1)
+// digest is the state: all that anybody keeps (base), and where the walk stands.
+func (k *walk) digest() (d, base digest) {
+	base = k.sums.whole()
+	own := append(make([]byte, 0, 96), base[:]...)
+	own = append(own, byte(k.pos.turn), byte(k.pos.quiet), flag(k.pos.begun), flag(k.pos.passed))
+	for _, due := range k.pos.due {
+		own = append(append(append(own, byte(due.in)), due.what...), due.host...)
 	}
-	own := fmt.Append(nil, k.pos.struck, since, k.pos.due, k.pos.begun, k.pos.passed[staying])
-	return k.canon.of(own, k.w, k.boss, k.daemons[0], k.daemons[1], k.daemons[2], k.daemons[3])
+	return sum(own), base
+}
+
+func flag(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // over: nothing is asked for and nothing under way.
@@ -259,76 +301,168 @@ func (k *walk) over() bool {
 	return len(k.w.Clean()) == 0
 }
 
-// explore walks on from a state that was not seen before, depth first.
-func (k *walk) explore(d digest) {
-	k.visited[d] = true
+// moment is the whole system and the place where the walk stands.
+type moment struct {
+	parts [theParts]*frozen
+	sums  sums
+	pos   place
+	path  int
+}
+
+func (k *walk) freeze() moment {
+	m := moment{pos: k.pos, path: len(k.path), sums: k.sums}
+	for i := range m.parts {
+		m.parts[i] = k.freezer.freeze(i)
+	}
+	return m
+}
+
+func (k *walk) thaw(m moment) {
+	for i := range m.parts {
+		k.freezer.thaw(i, m.parts[i])
+	}
+	k.pos, k.path, k.sums = m.pos, k.path[:m.path], m.sums
+}
+
+// arrive notes the state that the walk has come to and says whether to go on from it.
+func (k *walk) arrive(d digest) bool {
+	if v := k.w.guard.violations; len(v) > 0 {
+		if !k.halted() {
+			k.fail(v[0].String())
+		}
+		return false
+	}
+	if k.halted() || !k.isNew(d) {
+		return false
+	}
 	k.states++
 	k.byFaults[k.pos.struck]++
 	k.deepest = max(k.deepest, k.pos.beats)
-	if k.limit > 0 && k.states%64 == 0 && spent() > k.limit {
+	if k.beginning() {
+		k.beats++
+		if k.seen != nil {
+			k.seen[d] = true
+		}
+	}
+	if k.limit > 0 && k.states%64 == 0 && spent()-k.began > k.limit {
 		k.stopped = true
 	}
-	if v := k.w.guard.violations; len(v) > 0 {
-		k.fail(v[0].String())
-		return
-	}
-	if k.over() {
-		k.ends++
+	// A swap is over once a beat begins with nothing more to do: the beat before has
+	// shown that nothing follows.
+	if k.beginning() && k.over() {
 		k.outcome()
+		return false
+	}
+	return true
+}
+
+// explore walks on from a state, depth first.
+func (k *walk) explore() {
+	d, base := k.digest()
+	one := k.oneOrder()
+	if one && k.short() && k.beginning() {
+		k.line(d)
 		return
 	}
-	here, pos := k.freezer.freeze(k.w, k.boss, k.daemons[0], k.daemons[1], k.daemons[2], k.daemons[3]), k.pos
+	if !k.arrive(d) {
+		return
+	}
+	here := k.freeze()
+	strike := k.mayStrike()
 	// try does one thing, walks on from what came of it, and says whether anything did.
 	try := func(name string, do func()) bool {
-		k.freezer.thaw(here)
-		k.pos = pos
-		k.pos.due = slices.Clone(pos.due)
-		k.w.log = k.w.log[:0]
 		k.path = append(k.path, name)
 		k.steps++
 		do()
-		next := k.digest()
-		if !k.visited[next] && !k.halted() {
-			k.explore(next)
+		changed := k.sums.whole() != base
+		if one && name != beatPasses {
+			k.pos.turn = (k.pos.turn + 1) % processes
+			k.pos.quiet++
+			if changed {
+				k.pos.quiet = 0
+			}
 		}
-		k.path = k.path[:len(k.path)-1]
-		return next != d
+		if changed || one {
+			k.explore()
+		}
+		k.thaw(here)
+		return changed
 	}
+	switch i := here.pos.turn; {
+	case one && here.pos.quiet >= processes:
+		try(beatPasses, func() { k.oneBeat(); k.sumAll() })
+	case one:
+		i = inTurn[i]
+		try(names[i], func() {
+			if k.alive(i) {
+				k.pass(i)
+				k.sum(i)
+			}
+		})
+	default:
+		k.allOrders(here, try)
+	}
+	if strike {
+		k.strikes(here)
+	}
+}
+
+const beatPasses = "beat"
+
+func (k *walk) allOrders(here moment, try func(string, func()) bool) {
 	ready := true
 	for i := range processes {
 		if k.halted() {
 			return
 		}
-		k.freezer.thaw(here)
-		k.pos = pos
 		if !k.alive(i) {
 			continue
 		}
-		if !k.bursts && i == staying && pos.begun && !pos.passed[i] && !ready {
+		if !k.bursts && i == staying && here.pos.begun && !here.pos.passed && !ready {
 			ready = false
 			continue
 		}
-		changed := try(names[i], func() { k.pass(i) })
+		changed := try(names[i], func() { k.pass(i); k.sum(i) })
 		ready = ready && !changed
-		if changed && pos.struck > 0 && pos.since > k.orders {
-			break // one order is enough so long after the fault
-		}
 	}
 	if ready && !k.halted() {
-		try("beat", k.beat)
+		try(beatPasses, func() { k.oneBeat(); k.sumAll() })
 	}
-	k.freezer.thaw(here)
-	k.pos = pos
-	for _, f := range k.faultsNow() {
+}
+
+// beginning: nobody has passed in this beat.
+func (k *walk) beginning() bool { return !k.pos.begun && !k.pos.passed && k.pos.turn == 0 }
+
+// oneOrder: so long after the last fault one order is enough.
+func (k *walk) oneOrder() bool {
+	n := k.orders[k.pos.struck]
+	return n >= 0 && k.pos.since >= n
+}
+
+// strikes lets each fault strike here that may.
+func (k *walk) strikes(here moment) {
+	if here.pos.struck == 0 && !k.plain && !k.layered {
+		k.roots = append(k.roots, root{here, slices.Clone(k.path)})
+		return
+	}
+	for _, f := range k.faults[here.pos.struck] {
 		if k.halted() {
 			return
 		}
-		try("! "+f.name, func() {
-			k.pos.struck++
-			k.pos.since = 0
-			f.do(k)
-		})
+		k.thaw(here)
+		if f.may != nil && !f.may(k) {
+			continue
+		}
+		k.path = append(k.path, "! "+f.name)
+		k.steps++
+		k.pos.struck++
+		k.pos.since = 0
+		f.do(k)
+		k.freezer.touched(theWorld)
+		k.sumAll()
+		k.explore()
 	}
+	k.thaw(here)
 }
 
 // spent is this process's processor time: the machine may be busy with others.
@@ -340,10 +474,12 @@ func spent() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-func (k *walk) halted() bool { return k.stopped || len(k.wrong) > 0 }
+func (k *walk) halted() bool { return k.stopped || len(k.wrong) > k.more }
 
 // outcome counts how the swap ended.
-func (k *walk) outcome() {
+func (k *walk) outcome() { k.outcomes[k.word()]++ }
+
+func (k *walk) word() string {
 	what := "no outcome"
 	if st, err := status.ParseStatus([]byte(k.w.api.ConfigMaps[fleet.ConfigMapStatus].Data[fleet.KeyStatus])); err == nil && st.LastSwap != nil {
 		what = string(st.LastSwap.Outcome)
@@ -351,7 +487,7 @@ func (k *walk) outcome() {
 			what += ", " + st.LastSwap.Reasons[0].Code
 		}
 	}
-	k.outcomes[what]++
+	return what
 }
 
 func (k *walk) fail(what string) {

@@ -1,6 +1,9 @@
 package sim
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/exadev/regrade/internal/fleet"
 )
 
@@ -21,9 +24,16 @@ const (
 func (k *walk) end(d dueBeat) {
 	switch d.what {
 	case "boot":
+		if k.w.host(d.host).Up {
+			return
+		}
 		k.w.Boot(d.host)
 		k.w.DaemonDied(d.host)
 		k.restartDaemon(d.host)
+	case "controller comes back":
+		k.freezer.thaw(theBoss, k.fresh)
+	case "writes get through", "writes are answered":
+		delete(k.w.failing, d.host)
 	case "network":
 		k.w.Rejoin(d.host)
 	case "lease":
@@ -31,15 +41,28 @@ func (k *walk) end(d dueBeat) {
 	}
 }
 
+// later ends a fault so many beats from now. What is due is kept in the order of its
+// names, so that two faults are the same in either order, and once: a fault does not
+// mend another one sooner.
 func (k *walk) later(in int, what, host string) {
-	k.pos.due = append(k.pos.due, dueBeat{in, what, host})
+	due := slices.Clone(k.pos.due)
+	for i, d := range due {
+		if d.what == what && d.host == host {
+			due[i].in = max(in, d.in)
+			k.pos.due = due
+			return
+		}
+	}
+	due = append(due, dueBeat{in, what, host})
+	slices.SortFunc(due, func(a, b dueBeat) int { return cmp.Or(cmp.Compare(a.what, b.what), cmp.Compare(a.host, b.host)) })
+	k.pos.due = due
 }
 
 // restartDaemon: a daemon keeps nothing that a restart may not lose.
 func (k *walk) restartDaemon(host string) {
 	for i, h := range k.w.hosts {
 		if h.Name == host {
-			k.freezer.thaw(k.started[i])
+			k.freezer.thaw(theDaemons+i, k.started[i])
 		}
 	}
 }
@@ -49,7 +72,7 @@ func up(host string) func(*walk) bool {
 }
 
 func crash(host, name string, in int) walkFault {
-	return walkFault{"crash of " + host + ", " + name, up(host), func(k *walk) {
+	return walkFault{"crash of " + host + ", " + name, func(k *walk) bool { return k.w.host(host).Up }, func(k *walk) {
 		k.w.Crash(host)
 		k.later(in, "boot", host)
 	}}
@@ -78,7 +101,7 @@ func walkFaults() []walkFault {
 			k.w.KillProcess("s1", fleet.RoleAgent)
 		}},
 		{"k3s of v1 killed", up("v1"), func(k *walk) { k.w.KillProcess("v1", fleet.RoleServer) }},
-		{"controller restarts", nil, func(k *walk) { k.freezer.thaw(k.fresh) }},
+		{"controller restarts", nil, func(k *walk) { k.freezer.thaw(theBoss, k.fresh) }},
 		{"daemon of s1 silent, long", up("s1"), func(k *walk) { k.later(long, "daemon goes on", "s1") }},
 		{"daemon of v1 silent, long", up("v1"), func(k *walk) { k.later(long, "daemon goes on", "v1") }},
 		{"daemons of the voters late", nil, func(k *walk) {

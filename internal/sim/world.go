@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/status"
 	"github.com/exadev/regrade/internal/swap"
 )
 
@@ -76,6 +77,8 @@ type World struct {
 	mu  sync.Mutex
 	cfg Config
 	rng *rand.Rand
+	// coin is what falls one way or the other inside k3s; nil leaves it to chance.
+	coin func() bool
 
 	now, nextTick time.Time
 
@@ -98,10 +101,32 @@ type World struct {
 	clocks  map[string]time.Duration // of single API servers, besides
 	failing map[string]failing
 
-	log    []Event
-	watch  []func(Event)
-	guard  *guard
-	wakers []*waker
+	log []Event
+	// changes counts what was changed from outside k3s, or happened by itself.
+	changes int
+	watch   []func(Event)
+	guard   *guard
+	wakers  []*waker
+	read    map[string]parsed // what the guard has read of records, by their text
+}
+
+// parsed is a record as read from its text.
+type parsed struct {
+	record status.Record
+	err    error
+}
+
+// recordOf reads a record, each text once: the guard does after every event.
+func (w *World) recordOf(text string) (status.Record, error) {
+	p, known := w.read[text]
+	if !known {
+		if w.read == nil || len(w.read) > 1000 {
+			w.read = map[string]parsed{}
+		}
+		p.record, p.err = status.ParseRecord(text)
+		w.read[text] = p
+	}
+	return p.record, p.err
 }
 
 // Effect is one change made from outside k3s: by the controller (By is empty)
@@ -239,6 +264,7 @@ func (w *World) effect(e Effect, do func() error) error {
 func (w *World) record(e Effect) {
 	ev := Event{At: w.now, Effect: e}
 	w.log = append(w.log, ev)
+	w.changes++
 	for _, f := range w.watch {
 		f(ev)
 	}
@@ -279,6 +305,14 @@ func (w *World) Revive() bool {
 	was := w.cut
 	w.left, w.cut = -1, false
 	return was
+}
+
+// heads is chance inside k3s.
+func (w *World) heads() bool {
+	if w.coin != nil {
+		return w.coin()
+	}
+	return w.rng.IntN(2) == 0
 }
 
 // host returns a host by name, nil for the controller.
