@@ -25,6 +25,7 @@ func AsAgent(f Facts) *status.Preflight {
 // backProblems are what is in the way, the unit's conditions first.
 func backProblems(f Facts) []status.Problem {
 	ps := append(conditionProblems(f), joinProblems(f)...)
+	ps = append(ps, noteProblems(f)...)
 	if p := f.Host.AgentProblem; p != "" {
 		ps = append(ps, status.Problem{Code: CodeNoAgent, Sentence: "this host could not come back as an agent: " + p})
 	}
@@ -51,6 +52,15 @@ func conditionProblems(f Facts) []status.Problem {
 		}
 	}
 	return ps
+}
+
+// noteProblems: a daemon whose own note cannot be read does nothing, so its host
+// must not be in a swap (safety rule 25).
+func noteProblems(f Facts) []status.Problem {
+	if f.JournalProblem == "" {
+		return nil
+	}
+	return []status.Problem{{Code: CodeBadJournal, Sentence: f.JournalProblem + ": its host daemon does nothing before a person has looked"}}
 }
 
 // joinProblems: by its own join URL a host knows its own server, which it must

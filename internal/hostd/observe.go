@@ -144,7 +144,7 @@ func (d *Daemon) judge(ctx context.Context, f *Facts) {
 	p := d.s.Ways.Preflight(ctx, hostapi.PreflightInput{
 		Node: f.Node, Nodes: f.Nodes, Out: o.out(), JoinURLs: f.Policy.JoinURLs, Join: o.join,
 	})
-	p.Problems = append(append(p.Problems, conditionProblems(*f)...), joinProblems(*f)...)
+	p.Problems = append(append(append(p.Problems, conditionProblems(*f)...), joinProblems(*f)...), noteProblems(*f)...)
 	p.OK = len(p.Problems) == 0
 	d.preflight, f.Preflight = &p, &p
 	switch {

@@ -8,8 +8,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/hostd"
 	"github.com/exadev/regrade/internal/lease"
 	"github.com/exadev/regrade/internal/platform"
+	"github.com/exadev/regrade/internal/status"
 )
 
 // Found by the simulated cluster: the step-down's order stands on the Node
@@ -285,4 +287,23 @@ func TestAFinishWaitsForADatastoreThatCannotBeMoved(t *testing.T) { // safety ru
 	}
 	r.host.Change(func(f *platform.Facts) { f.DatastoreProblem = "" })
 	r.until("finished", r.settled(fleet.StepFinishDemote, fleet.PhaseDone))
+}
+
+// Found by a breaker: a host whose daemon does nothing, for its note cannot be read,
+// went into a swap that then stood at one voter more (safety rules 15, 17, 25).
+func TestAHostWhoseDaemonDoesNothingSaysSoBeforeASwap(t *testing.T) {
+	for node, problems := range map[string]func(status.Report) *status.Preflight{
+		"a": func(r status.Report) *status.Preflight { return r.AsAgent },
+		"d": func(r status.Report) *status.Preflight { return r.Preflight },
+	} {
+		r := newRig(t, node)
+		r.host.Change(func(f *platform.Facts) { f.Journal = []byte("{") })
+		for range 3 {
+			r.pass()
+		}
+		p := problems(r.report())
+		if p == nil || p.OK || !slices.ContainsFunc(p.Problems, func(x status.Problem) bool { return x.Code == hostd.CodeBadJournal }) {
+			t.Errorf("%s says of a swap: %+v", node, p)
+		}
+	}
 }

@@ -189,6 +189,12 @@ func (g *given) reported(n int, s fleet.Step, ph fleet.Phase, change ...func(*st
 	return g
 }
 
+// unwritten: IN votes, and its disk had no room for its role.
+func unwritten(g *given) {
+	r := g.host(4).Report
+	r.Role, r.Phase, r.Code, r.Message = fleet.RoleAgent, fleet.PhaseRunning, "EffectFailed", "role: write role: no space left on device; it is tried again"
+}
+
 // promoting: IN has its order and its host is at work.
 func promoting() *given {
 	g := cordoned().snapshot().order(4, fleet.StepPromote).reported(4, fleet.StepPromote, fleet.PhaseRunning)

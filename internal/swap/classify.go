@@ -128,10 +128,11 @@ func (v *view) markedGone(h *Host) bool {
 	return h.Node.Annotations[v.p.Keys.MemberGone()] == string(v.rec.ID)
 }
 
-// settled: IN's own etcd answers and its Node is Ready on a later heartbeat;
-// its member id stands in the record on both Nodes (design "Who is a voter").
+// settled: IN's own etcd answers and its Node is Ready on a later heartbeat; its
+// role file says server; its member id stands in the record on both Nodes (design
+// "Who is a voter").
 func (v *view) settled() bool {
-	return v.inServes() && v.recordHas(v.in) && v.recordHas(v.out) &&
+	return v.inServes() && len(lasts(v.in)) == 0 && v.recordHas(v.in) && v.recordHas(v.out) &&
 		v.in.Node.Annotations[fleet.AnnotationEtcdRemovedName] == ""
 }
 

@@ -42,25 +42,11 @@ func (v *view) startGates(pair Pair) []status.Reason {
 	if pair.Out == pair.In {
 		return []status.Reason{reason(CodeSameNode, pair.In, "%s cannot be swapped for itself", pair.In)}
 	}
-	var rs []status.Reason
 	out, in := v.o.Host(pair.Out), v.o.Host(pair.In)
-	for _, x := range []struct {
-		name string
-		h    *Host
-	}{{pair.Out, out}, {pair.In, in}} {
-		switch {
-		case x.h == nil:
-			rs = append(rs, reason(CodeUnknownNode, x.name, "there is no Node %s", x.name))
-		case x.h.Node.Labels[v.p.Keys.Eligible()] != fleet.True:
-			rs = append(rs, reason(CodeIneligible, x.name, "%s is not eligible: its label %s is %q", x.name, v.p.Keys.Eligible(), x.h.Node.Labels[v.p.Keys.Eligible()]))
-		case x.h.Node.Labels[v.p.Keys.Pinned()] == fleet.True:
-			rs = append(rs, reason(CodePinned, x.name, "%s is pinned", x.name))
-		}
-	}
-	if len(rs) > 0 {
+	if rs := append(v.personsGates(pair.Out, out), v.personsGates(pair.In, in)...); len(rs) > 0 {
 		return rs
 	}
-	rs = append(rs, v.paused()...)
+	rs := v.paused()
 	if st := v.leaseState(); st == lease.Held && !v.leaseOurs() {
 		rs = append(rs, reason(CodeLeaseHeld, "", "the Lease %s/%s is held by %s", fleet.LeaseNamespace, fleet.LeaseName, v.o.Lease.Holder))
 	}
@@ -71,6 +57,20 @@ func (v *view) startGates(pair Pair) []status.Reason {
 	}
 	rs = append(rs, v.beforeGates(out, in)...)
 	return append(rs, append(v.blocked(in), v.blocked(out)...)...)
+}
+
+// personsGates: which hosts may vote, and which are never swapped, is a person's to
+// say. It may be said in the hour for which jobs are waited for.
+func (v *view) personsGates(name string, h *Host) []status.Reason {
+	switch {
+	case h == nil:
+		return []status.Reason{reason(CodeUnknownNode, name, "there is no Node %s", name)}
+	case h.Node.Labels[v.p.Keys.Eligible()] != fleet.True:
+		return []status.Reason{reason(CodeIneligible, name, "%s is not eligible: its label %s is %q", name, v.p.Keys.Eligible(), h.Node.Labels[v.p.Keys.Eligible()])}
+	case h.Node.Labels[v.p.Keys.Pinned()] == fleet.True:
+		return []status.Reason{reason(CodePinned, name, "%s is pinned", name)}
+	}
+	return nil
 }
 
 // paused: a person wants nothing to begin (design §3). It is no gate of a swap
@@ -92,6 +92,7 @@ func (v *view) beforeGates(out, in *Host) []status.Reason {
 	if v.p.Target < 3 || v.p.Target%2 == 0 {
 		rs = append(rs, reason(CodeTarget, "", "the target of %d voters is not an odd number of three or more", v.p.Target))
 	}
+	rs = append(rs, append(v.personsGates(out.Name, out), v.personsGates(in.Name, in)...)...)
 	for _, m := range v.o.Missing {
 		rs = append(rs, reason(CodeMissing, "", "%s", m))
 	}
@@ -147,7 +148,21 @@ func (v *view) newcomerGates() []status.Reason {
 		}
 		return []status.Reason{reason(CodeSilent, v.rec.In, "the etcd of %s has not answered within %s", v.rec.In, v.p.JustNow)}
 	}
-	return nil
+	return lasts(v.in)
+}
+
+// lasts: the vote of a newcomer whose role file does not say server ends with the
+// next restart of its host, and OUT's would be given up for it. A full disk does that:
+// etcd runs on what it has, and nothing more can be written.
+func lasts(in *Host) []status.Reason {
+	if r := in.Report; r == nil || r.Role == fleet.RoleServer {
+		return nil
+	}
+	why := ""
+	if in.Report.Message != "" {
+		why = "; it says: " + in.Report.Message
+	}
+	return []status.Reason{reason(CodeWrongRole, in.Name, "the role file of %s says %q, not server: a restart of the host would end its vote%s", in.Name, in.Report.Role, why)}
 }
 
 // listGates: the lists are there, agree, hold just voters, this many, an etcd

@@ -179,6 +179,8 @@ func cases() []decision {
 		{name: "the snapshot request goes once the snapshot is ready", row: "SnapshotTaken", given: cordoned().snapshot().with(func(g *given) { g.host(2).Node.Annotations[keys.SnapshotRequest()] = string(swID) })},
 		{name: "a gate shut past the operation timeout abandons the swap", row: "GateShutAbandoned", given: cordoned().snapshot().steps(hour(Recheck)).with(func(g *given) { g.host(3).Node.Ready = false })},
 		{name: "the gates are judged again after the wait", row: "GateShut", given: cordoned().snapshot().with(func(g *given) { g.host(3).Node.Ready = false })},
+		{name: "an outgoing voter that was pinned in the wait holds the promotion", row: "GateShut", given: cordoned().snapshot().with(func(g *given) { g.host(1).Node.Labels[keys.Pinned()] = fleet.True })},
+		{name: "a candidate that may not vote any more holds the promotion", row: "GateShut", given: cordoned().snapshot().with(func(g *given) { g.host(4).Node.Labels[keys.Eligible()] = "false" })},
 		{name: "a candidate whose preflight fails after the wait is not promoted", row: "GateShut", given: cordoned().snapshot().with(func(g *given) {
 			g.host(4).Report.Preflight = &status.Preflight{Problems: []status.Problem{{Code: "TokenRejected", Sentence: "the server token is refused by the join host"}}}
 		})},
@@ -221,6 +223,10 @@ func cases() []decision {
 		{name: "a newcomer that answers is waited for until its Node is Ready on a later heartbeat", row: "SettleWait", given: serving().markWith(1, recordWithIn()).markWith(4, recordWithIn()).with(func(g *given) { g.host(4).KubeletChanged = false })},
 
 		// DrainOut.
+		{name: "a newcomer whose role file does not say server is not settled", row: "SettleWait", given: settledIn().with(unwritten)},
+		{name: "a newcomer whose role file cannot be written is taken back", row: "NewcomerFailed:settle", given: settledIn().with(unwritten).with(func(g *given) {
+			g.Status.Swap.FailingSince = g.Now.Add(-6 * time.Minute)
+		})},
 		{name: "a newcomer that fails at target plus one is taken back", row: "NewcomerFailed:settle", given: settledIn().with(func(g *given) {
 			g.host(4).Report.Etcd = nil
 			g.Status.Swap.FailingSince = g.Now.Add(-6 * time.Minute)
@@ -294,6 +300,7 @@ func cases() []decision {
 		{name: "a silent daemon on a Ready Node is waited for", row: "StepDownWait", given: steppingDown().with(func(g *given) { g.host(1).Fresh = false })},
 		{name: "the removal is held while a staying voter is not healthy", row: "RemovalHeld", given: steppedDown().with(func(g *given) { g.host(3).Node.Ready = false })},
 		{name: "the removal is held while the outgoing voter leads", row: "RemovalHeld", given: steppedDown().leader(1)},
+		{name: "the removal is held while the newcomer's role file does not say server", row: "RemovalHeld", given: steppedDown().with(unwritten)},
 		{name: "the removal is held while the newcomer is silent", row: "RemovalHeld", given: steppedDown().with(func(g *given) { g.host(4).Fresh = false })},
 		{name: "a snapshot pruned in the middle of the swap holds no removal that the record vouches for", row: "RemovalAsked", given: steppedDown().noted(1, snapshotName).with(func(g *given) { g.Snapshots = nil })},
 		{name: "the removal is held without the snapshot", row: "RemovalHeld", given: steppedDown().with(func(g *given) { g.Snapshots = nil })},

@@ -98,7 +98,7 @@ func (v *view) newcomerFailing() bool {
 	if v.stepIs(v.out, fleet.StepStepDown) {
 		return v.list.known && !ok && !v.stepIs(v.in, fleet.StepRollback)
 	}
-	return v.inVotes() && (!ok || !back(v.in))
+	return v.inVotes() && (!ok || !back(v.in) || len(lasts(v.in)) > 0)
 }
 
 // newcomerFailed: it has been failing for one operation timeout while every
@@ -113,6 +113,9 @@ func newcomerFailed(from State) Row {
 		act: func(v *view) Action { return v.rollback() },
 		waits: func(v *view) []status.Reason {
 			since := v.failingSince().UTC().Format("15:04:05")
+			if rs := lasts(v.in); len(rs) > 0 {
+				return rs
+			}
 			if _, ok := list(v.in); ok {
 				return []status.Reason{reason(CodeNewcomerFailing, v.rec.In, "the Node of %s has not been Ready on a heartbeat later than its start since %s", v.rec.In, since)}
 			}
@@ -189,7 +192,7 @@ func settleRows() []Row {
 				if !back(v.in) {
 					rs = append(rs, reason(CodeNotReady, v.rec.In, "%s is not Ready on a heartbeat later than its start", v.rec.In))
 				}
-				return rs
+				return append(rs, lasts(v.in)...)
 			},
 			say: func(v *view) string {
 				return v.rec.In + " votes; its etcd and its Node have to prove themselves"
