@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
 // Transport sends requests to the first of its API servers that works,
@@ -20,7 +22,10 @@ import (
 // A server that could not be reached, that answered nothing in time, or that
 // answered with an error of its own, is left for the next one that answers an authenticated /readyz: an etcd-only server
 // answers TLS and /ping, and a removed one may answer from its cache (safety
-// rule 23). With one server nothing is asked first. When all of them took too long
+// rule 23). With one server nothing is asked first; its connections are made anew, for
+// behind one address there may be several: the Service's, of which a host that steps
+// down is one for half a minute more (k3s-facts §13.4), and a connection stays with the
+// server that it was given to. When all of them took too long
 // to say so, the next one asked is given the whole time of a request: a slow API is an API.
 // One that is slow is left for a quicker one (slow.go).
 type Transport struct {
@@ -30,6 +35,7 @@ type Transport struct {
 	current int
 	proven  bool // the current server answered since it was last doubted
 	patient bool // none answered /readyz in time when all were asked
+	stale   bool // the only address gave a bad answer: its connections are to go
 	pace    pace
 
 	date     atomic.Int64 // unix seconds, zero before the first answer
@@ -101,6 +107,9 @@ func (r *route) RoundTrip(req *http.Request) (*http.Response, error) {
 			break
 		}
 		probe := time.Since(before)
+		if r.t.renew() {
+			utilnet.CloseIdleConnectionsFor(r.next)
+		}
 		sent := time.Now()
 		var resp *http.Response
 		resp, err = r.send(req, i)
@@ -219,10 +228,20 @@ func (r *route) ready(req *http.Request, i int, limit time.Duration) error {
 func (t *Transport) doubt(i int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.stale = len(t.servers) == 1
 	if t.current == i {
 		t.proven = false
 		t.current = (i + 1) % len(t.servers)
 	}
+}
+
+// renew says whether the next request is to go over a new connection.
+func (t *Transport) renew() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	was := t.stale
+	t.stale = false
+	return was
 }
 
 // neverLeft says whether a connection was never made.
