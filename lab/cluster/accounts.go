@@ -89,7 +89,7 @@ func (c *Cluster) installRegrade(ctx context.Context) error {
 		if err := h.WriteFile(fleet.FileKubeconfig, content, 0o600); err != nil {
 			return err
 		}
-		if _, err := h.Systemctl(ctx, "restart", HostUnit); err != nil {
+		if err := c.RestartDaemon(ctx, h); err != nil {
 			return err
 		}
 	}

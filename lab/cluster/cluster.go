@@ -47,6 +47,9 @@ type Cluster struct {
 	controllers int // made, and started, in all
 	runs        int
 
+	building sync.Mutex
+	saved    string // the images of Docker hosts, as a file on the machine
+
 	admin []byte
 	api   *API
 	etcd  *tls.Config
@@ -125,6 +128,9 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	if !c.Spec.WithoutRegrade {
 		options.Binds["/usr/local/bin/regrade"] = c.Binaries.Regrade
 	}
+	if slices.ContainsFunc(c.Spec.Hosts, func(h HostSpec) bool { return h.Docker }) {
+		options.Packages = slices.Concat(options.Packages, dockerPackages)
+	}
 	if c.Binaries.Real {
 		options.Packages = slices.Concat(options.Packages, realPackages)
 		maps.Copy(options.Binds, c.Binaries.realBinds())
@@ -141,7 +147,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 		}
 	}
 	for _, h := range c.Lab.Hosts() {
-		if err := c.provision(h); err != nil {
+		if err := c.provision(ctx, h); err != nil {
 			return errors.Join(err, c.Lab.Close())
 		}
 	}
@@ -154,7 +160,7 @@ func (c *Cluster) log(format string, args ...any) { c.Logf(format, args...) }
 // start boots the first host, then the others side by side.
 func (c *Cluster) start(ctx context.Context) error {
 	hosts := c.Lab.Hosts()
-	if err := c.Lab.Boot(ctx, hosts[0]); err != nil {
+	if err := c.boot(ctx, hosts[0]); err != nil {
 		return err
 	}
 	if err := c.AwaitAPI(ctx, firstLimit, hosts[0]); err != nil {
@@ -162,7 +168,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	}
 	c.Logf("%s serves the API", hosts[0].Name())
 	if len(hosts) > 1 {
-		if err := c.Lab.Boot(ctx, hosts[1:]...); err != nil {
+		if err := c.boot(ctx, hosts[1:]...); err != nil {
 			return err
 		}
 	}
@@ -179,6 +185,9 @@ func (c *Cluster) start(ctx context.Context) error {
 		}
 		if err := c.AwaitAPI(ctx, joinLimit, h); err != nil {
 			return err
+		}
+		if c.IsDocker(h) {
+			continue
 		}
 		if err := c.AwaitUnit(ctx, joinLimit, h, ServerUnit, "active"); err != nil {
 			return err

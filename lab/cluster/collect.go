@@ -88,6 +88,16 @@ func (c *Cluster) collectHost(ctx context.Context, h *host.Host, save func(name,
 	}
 	log, err := h.Journal(ctx, "")
 	save(at("journal.log"), log, err)
+	if c.IsDocker(h) && h.Up() {
+		for _, container := range []string{ServerContainer, AgentContainer, HostContainer} {
+			result, err := h.Exec(ctx, "docker", "logs", "--timestamps", container)
+			save(at(container+".log"), result.Stdout+result.Stderr, err)
+			out, err := c.Docker(ctx, h, "inspect", "-f", "{{json .State}} {{json .Mounts}}", container)
+			save(at(container+".json"), out, err)
+		}
+		out, err := c.Docker(ctx, h, "ps", "-a")
+		save(at("containers"), out, err)
+	}
 	processes, err := h.Processes()
 	var lines strings.Builder
 	for _, p := range processes {

@@ -42,6 +42,10 @@ func (c *Cluster) StartProbe(ctx context.Context, h *host.Host, binds []string, 
 	for _, e := range append([]string{"FLEET_ROLE_NODE=" + h.Name(), "KUBECONFIG=" + kubeconfig, "FLEET_ROLE_API_SERVERS=" + c.ServerURLs()}, env...) {
 		fmt.Fprintf(&unit, "Environment=%s\n", e)
 	}
+	if c.IsDocker(h) {
+		// A pod sees the folder of the k3s container's volume.
+		fmt.Fprintf(&unit, "BindPaths=%s:%s\n", Volume("k3s-data"), fleet.DefaultDataDir)
+	}
 	for _, b := range binds {
 		fmt.Fprintf(&unit, "BindReadOnlyPaths=%s\n", b)
 	}

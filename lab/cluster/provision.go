@@ -66,6 +66,9 @@ func (c *Cluster) serverConfig(h *host.Host, spec HostSpec) map[string]any {
 		config["server"] = URL(first)
 	}
 	c.kubelet(config)
+	if spec.Docker {
+		forCompose(config, spec)
+	}
 	override(config, spec.Server)
 	return config
 }
@@ -79,6 +82,9 @@ func (c *Cluster) agentConfig(h *host.Host, spec HostSpec) map[string]any {
 		"node-label": labels(spec),
 	}
 	c.kubelet(config)
+	if spec.Docker {
+		forCompose(config, spec)
+	}
 	override(config, spec.Agent)
 	return config
 }
@@ -114,7 +120,7 @@ func labels(spec HostSpec) []string {
 }
 
 // provision puts everything on the host's disk that an installer would, before the first boot.
-func (c *Cluster) provision(h *host.Host) error {
+func (c *Cluster) provision(ctx context.Context, h *host.Host) error {
 	spec := c.Spec.host(h.Name())
 	if spec.staged() {
 		if err := c.WriteYAML(h, fleet.FileServerConf, c.serverConfig(h, spec)); err != nil {
@@ -123,6 +129,9 @@ func (c *Cluster) provision(h *host.Host) error {
 	}
 	if err := c.WriteYAML(h, fleet.FileAgentConf, c.agentConfig(h, spec)); err != nil {
 		return err
+	}
+	if spec.Docker {
+		return errors.Join(c.settings(h), c.provisionDocker(ctx, h, spec))
 	}
 	// A plain agent is not regrade's business: it has no role file.
 	if spec.eligible() && !c.Spec.WithoutRegrade {
@@ -170,6 +179,9 @@ func (c *Cluster) settings(h *host.Host) error {
 	settings := map[string]any{
 		"node":    h.Name(),
 		"servers": servers,
+	}
+	if c.IsDocker(h) {
+		settings["platform"] = "docker"
 	}
 	override(settings, c.Spec.HostSettings)
 	if err := c.WriteYAML(h, fleet.FileHostConfig, settings); err != nil {

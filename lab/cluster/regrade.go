@@ -60,6 +60,9 @@ func (c *Cluster) CLI(ctx context.Context, args ...string) (Outcome, error) {
 
 // HostCLI runs "regrade host …" on the host, as its operator would.
 func (c *Cluster) HostCLI(ctx context.Context, h *host.Host, args ...string) (Outcome, error) {
+	if c.IsDocker(h) {
+		return h.Exec(ctx, append([]string{"docker", "exec", HostContainer, "regrade", "host"}, args...)...)
+	}
 	return h.Exec(ctx, append([]string{"/usr/local/bin/regrade", "host"}, args...)...)
 }
 

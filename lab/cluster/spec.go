@@ -23,6 +23,12 @@ type HostSpec struct {
 	Standby bool
 	// Unstaged takes the server's configuration and token off an eligible agent.
 	Unstaged bool
+	// Docker: k3s and regrade run in the containers of the shipped Compose project, on an engine of the host's own.
+	Docker bool
+	// SeparateIdentity gives the two services of a Docker host identity volumes of their own.
+	SeparateIdentity bool
+	// DataOnTmpfs puts the whole data volume of a Docker host on a tmpfs, which a reboot loses.
+	DataOnTmpfs bool
 	// Labels of the Node besides the eligible label.
 	Labels map[string]string
 	// Server holds keys of server.yaml that replace the usual ones on this host; a nil value drops the key.
@@ -53,6 +59,15 @@ func Standard() Spec {
 		{Name: "n1", Role: Server}, {Name: "n2", Role: Server}, {Name: "n3", Role: Server},
 		{Name: "n4", Role: Agent, Standby: true},
 	}}
+}
+
+// Docker makes Docker hosts of those named, of all where none is.
+func (s Spec) Docker(names ...string) Spec {
+	s.Hosts = slices.Clone(s.Hosts)
+	for i := range s.Hosts {
+		s.Hosts[i].Docker = len(names) == 0 || slices.Contains(names, s.Hosts[i].Name)
+	}
+	return s
 }
 
 func (s Spec) check() error {

@@ -34,12 +34,13 @@ type Host struct {
 	unplugged bool
 	rules     map[string][][]string
 	hooked    bool // the rules' chain hangs in the present namespace
+	elsewhere []elsewhere
 
 	boots int
 }
 
 // plainFolders are not on the overlay: containers make overlays of their own there, and an overlay on an overlay is refused.
-var plainFolders = map[string]string{"rancher": "var/lib/rancher", "kubelet": "var/lib/kubelet"}
+var plainFolders = map[string]string{"docker": "var/lib/docker", "rancher": "var/lib/rancher", "kubelet": "var/lib/kubelet"}
 
 // AddHost makes a host with a disk and a network of its own. It is not booted yet, so files can be put on it first.
 func (l *Lab) AddHost(ctx context.Context, name string) (*Host, error) {
@@ -126,6 +127,7 @@ func (h *Host) Path(path string) string {
 	if pid := h.initPID(); pid != 0 {
 		base = fmt.Sprintf("/proc/%d/root", pid)
 	}
+	path = h.folder(path)
 	for range 10 {
 		target, err := os.Readlink(filepath.Join(base, path))
 		if err != nil {
@@ -193,12 +195,12 @@ func (h *Host) Exists(path string) (bool, error) {
 // Glob lists the host's paths that match, as the host sees them.
 func (h *Host) Glob(pattern string) ([]string, error) {
 	base := strings.TrimSuffix(h.Path("/"), "/")
-	matches, err := filepath.Glob(base + filepath.Clean("/"+pattern))
+	matches, err := filepath.Glob(base + h.folder(pattern))
 	if err != nil {
 		return nil, fmt.Errorf("list %s on %s: %w", pattern, h.name, err)
 	}
 	for i := range matches {
-		matches[i] = strings.TrimPrefix(matches[i], base)
+		matches[i] = h.seen(strings.TrimPrefix(matches[i], base))
 	}
 	return matches, nil
 }

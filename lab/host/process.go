@@ -27,20 +27,18 @@ type Process struct {
 	State string
 }
 
-// Processes lists the host's processes, none when it is down.
+// Processes lists the host's processes and those of its containers, none when it is down.
 func (h *Host) Processes() ([]Process, error) {
 	pid := h.initPID()
 	if pid == 0 {
 		return nil, nil
 	}
-	space, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
-	if err != nil {
-		return nil, fmt.Errorf("processes of %s: %w", h.name, err)
+	space := pidSpace(pid)
+	if space == "" {
+		return nil, fmt.Errorf("processes of %s: it went down", h.name)
 	}
-	return processesWhere(func(pid int) bool {
-		other, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
-		return err == nil && other == space
-	})
+	spaces := newSpaces(map[string]*Host{space: h})
+	return processesWhere(func(pid int) bool { return spaces.owner(pid) == h })
 }
 
 func processesWhere(keep func(pid int) bool) ([]Process, error) {

@@ -2,7 +2,6 @@ package host
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -102,22 +101,23 @@ func (w *Watch) loop() {
 // sample reads the process table once for all hosts.
 func (w *Watch) sample(roles map[string]string, seen map[string]bool) {
 	hosts := w.lab.Hosts()
-	owner := map[string]*Host{}
+	own := map[string]*Host{}
 	for _, h := range hosts {
 		if pid := h.initPID(); pid != 0 {
-			if space, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid)); err == nil {
-				owner[space] = h
+			if space := pidSpace(pid); space != "" {
+				own[space] = h
 			}
 		}
 	}
+	spaces := newSpaces(own)
 	byHost := map[*Host][]Process{}
 	_, err := processesWhere(func(pid int) bool {
-		space, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
-		if err != nil || owner[space] == nil {
+		h := spaces.owner(pid)
+		if h == nil {
 			return false
 		}
 		if p, ok := readProcess(pid); ok && p.K3sRole() != "" {
-			byHost[owner[space]] = append(byHost[owner[space]], p)
+			byHost[h] = append(byHost[h], p)
 		}
 		return false
 	})

@@ -42,8 +42,13 @@ func (s *scenario) bounds() []string {
 // n2 and n3. out votes, in stands by: n1 and n4, whichever way the last one left them.
 func troubled(t *testing.T, more ...string) (s *scenario, out, in string) {
 	t.Helper()
+	return troubledOn(t, "hurried", hurried, more...)
+}
+
+func troubledOn(t *testing.T, kind string, spec func() cluster.Spec, more ...string) (s *scenario, out, in string) {
+	t.Helper()
 	t.Parallel()
-	c := shared.take(t, "hurried", hurried)
+	c := shared.take(t, kind, spec)
 	s = &scenario{Cluster: c}
 	s = beginOn(t, c, append(s.bounds(), more...), "n2", "n3")
 	members, err := s.Members(t.Context())

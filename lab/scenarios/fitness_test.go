@@ -364,12 +364,27 @@ func Test_standbys_that_may_not_come(t *testing.T) {
 // R-E2-46, R-228-28, R-228-29: with the dry run off, at the default period, a slow voter is swapped for the standby with no
 // failed write; its host is not left pending; then nothing more happens in the cooldown, and the healed host is a fit standby.
 func Test_auto_swap(t *testing.T) {
+	autoSwap(t, cluster.Standard())
+}
+
+// R-E2-46, R-228-28, R-228-30, R-185-44: the same with a standby in containers that
+// was never a server, beside native voters that stay. Its data volume, and that of the
+// voter that goes, is a tmpfs as a whole.
+func Test_auto_swap_docker(t *testing.T) {
+	spec := cluster.Standard().Docker("n1", "n4")
+	for i := range spec.Hosts {
+		spec.Hosts[i].DataOnTmpfs = spec.Hosts[i].Docker
+	}
+	autoSwap(t, spec)
+}
+
+func autoSwap(t *testing.T, spec cluster.Spec) {
+	t.Helper()
 	long(t)
 	period, size := fitness.DefaultPeriod, 20
 	if os.Getenv("LONG") != "" {
 		size = fitness.DefaultSize
 	}
-	spec := cluster.Standard()
 	spec.HostSettings = map[string]any{"period": period.String()}
 	t.Parallel()
 	c := cluster.Start(t, spec)

@@ -2,6 +2,7 @@ package scenarios
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -328,9 +329,9 @@ func (s *scenario) identity(name string) identity {
 	s.t.Helper()
 	n := s.node(name)
 	id := identity{UID: n.UID, Address: internalIP(n)}
-	digest, err := s.Host(name).Run(s.t.Context(), "sha256sum", "/etc/rancher/node/password")
+	password, err := s.NodePassword(s.Host(name))
 	s.must(err)
-	id.Password = digest[:64]
+	id.Password = fmt.Sprintf("%x", sha256.Sum256([]byte(password)))
 	s.eventually(soon, "the node password Secret of "+name, func(ctx context.Context) (bool, string) {
 		secret, err := s.api().CoreV1().Secrets("kube-system").Get(ctx, name+".node-password.k3s", metav1.GetOptions{})
 		if err != nil {
@@ -355,9 +356,9 @@ func internalIP(n *corev1.Node) string {
 func (s *scenario) printMemory(names ...string) {
 	s.t.Helper()
 	for _, name := range names {
-		pid, err := s.Host(name).Systemctl(s.t.Context(), "show", "--value", "--property=MainPID", cluster.HostUnit)
+		pid, err := s.DaemonPID(s.t.Context(), s.Host(name))
 		s.must(err)
-		lines, err := s.Host(name).Run(s.t.Context(), "grep", "-E", "^(VmRSS|RssAnon)", "/proc/"+strings.TrimSpace(pid)+"/status")
+		lines, err := s.Host(name).Run(s.t.Context(), "grep", "-E", "^(VmRSS|RssAnon)", "/proc/"+pid+"/status")
 		s.must(err)
 		s.Logf("host daemon of %s: %s", name, strings.Join(strings.Fields(lines), " "))
 	}

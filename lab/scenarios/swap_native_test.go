@@ -56,6 +56,7 @@ func (s *scenario) checkAgent(name string) {
 	}
 	for _, path := range []string{
 		fleet.FileLeaving, fleet.FileJoining, fleet.FileLevelDropIn, fleet.FileJoinDropIn, fleet.DefaultDataDir + "/server/db/etcd/member/wal",
+		fleet.DefaultDataDir + "/" + fleet.FileLevel,
 	} {
 		if there, err := h.Exists(path); err != nil || there {
 			s.t.Errorf("%s on %s is left (%v)", path, name, err)

@@ -1,0 +1,92 @@
+package scenarios
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/lab/cluster"
+	"github.com/exadev/regrade/lab/fault"
+)
+
+// mixedHurried is the hurried fleet with both ends of its swaps, and one voter that
+// stays, in containers; n3 is native.
+func mixedHurried() cluster.Spec { return hurried().Docker("n1", "n2", "n4") }
+
+// troubledDocker is troubled on a lent cluster of that kind.
+func troubledDocker(t *testing.T, more ...string) (s *scenario, out, in string) {
+	t.Helper()
+	return troubledOn(t, "hurried-docker", mixedHurried, more...)
+}
+
+// R-E2-43, safety rules 12 and 13: the outgoing container freezes once IN votes,
+// and with it the daemon, as on a machine that hangs. It is removed in that state.
+// When k3s goes on it learns that; started anew it idles on the tombstone, for
+// longer than a learner may stall; the daemon makes it an agent.
+func Test_swap_docker_paused(t *testing.T) {
+	s, out, in := troubledDocker(t)
+	s.leaderDies = true
+	s.ask(out, in)
+	s.awaitState("drain-out", "step-down")
+	s.docker(out, "pause", cluster.HostContainer)
+	s.docker(out, "pause", cluster.ServerContainer)
+	s.Logf("%s is frozen", out)
+	s.untilMember(out, "removed", func(m *cluster.Member) bool { return m == nil })
+	s.neverAMember(out, 20*time.Second)
+	s.docker(out, "unpause", cluster.ServerContainer)
+	s.eventually(soon, "a tombstone on "+out, func(context.Context) (bool, string) {
+		return s.exists(out, fleet.DefaultDataDir+"/server/db/etcd/tombstone"), "there is none"
+	})
+	s.docker(out, "restart", cluster.ServerContainer)
+	s.says(out, cluster.ServerContainer, "tombstone")
+	s.neverAMember(out, 30*time.Second)
+	s.must(s.AwaitRole(t.Context(), soon, s.Host(out), ""))
+	s.docker(out, "unpause", cluster.HostContainer)
+	s.Logf("the daemon of %s goes on", out)
+	s.neverAMember(out, 20*time.Second)
+	s.completed(out, in)
+}
+
+// R-E2-44: the peer port of a candidate in a container is cut before its etcd
+// starts. k3s evicts the learner that never started; members and voters are those
+// of before.
+func Test_swap_docker_blocked_peer(t *testing.T) {
+	long(t)
+	s, out, in := troubledDocker(t)
+	before := s.members()
+	s.ask(out, in)
+	s.awaitFile(in, fleet.FileJoining)
+	mend, err := fault.DropPort(t.Context(), s.Host(in), cluster.PeerPort)
+	s.must(err)
+	s.untilMember(in, "listed", listed)
+	s.rolledBack(out, in, before)
+	s.must(mend())
+	s.backAsAgent(in)
+	s.checkAgent(in)
+	s.end("n2", "n3", out)
+}
+
+// R-E2-45: a voter whose container is paused is named, and nothing is changed. So is
+// a standby that lost the node password which its server would come with.
+func Test_swap_docker_refused(t *testing.T) {
+	s, out, in := troubledDocker(t)
+	ctx := t.Context()
+	// n2 answers nobody for a while; a follower that is gone costs no election.
+	s.must(s.MoveLeader(ctx, s.Host("n3")))
+	s.writeThrough("n3")
+	s.docker("n2", "pause", cluster.ServerContainer)
+	s.refuses(t, fleet.ExitFailed, out, in, "n2")
+	s.docker("n2", "unpause", cluster.ServerContainer)
+	s.must(s.AwaitNodesReady(ctx, soon, "n2"))
+	s.writeThrough("n2", "n3")
+	s.end("n2", "n3", out)
+}
+
+// running is the state of the host's two k3s containers, as the engine tells it.
+func (s *scenario) running(name string) (server, agent string) {
+	s.t.Helper()
+	states := strings.Fields(s.docker(name, "inspect", "-f", "{{.State.Status}}", cluster.ServerContainer, cluster.AgentContainer))
+	return states[0], states[1]
+}
