@@ -129,7 +129,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 		options.Binds["/usr/local/bin/regrade"] = c.Binaries.Regrade
 	}
 	if slices.ContainsFunc(c.Spec.Hosts, func(h HostSpec) bool { return h.Docker }) {
-		options.Packages = slices.Concat(options.Packages, dockerPackages)
+		options.Packages = slices.Concat(options.Packages, host.EnginePackages)
 	}
 	if c.Binaries.Real {
 		options.Packages = slices.Concat(options.Packages, realPackages)

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -25,12 +26,6 @@ const (
 // projectDir is where the Compose project stands on a Docker host.
 const projectDir = "/srv/k3s"
 
-// dockerPackages: an engine, Compose 1.29.
-var dockerPackages = []string{"docker.io", "docker-compose"}
-
-// afterPrepare lets the engine begin when the host's cgroups are writable.
-const afterPrepare = "[Unit]\nRequires=lab-prepare.service\nAfter=lab-prepare.service\n"
-
 // Volume is where a Docker host keeps a volume of the project.
 func Volume(name string) string { return "/var/lib/docker/volumes/" + Project + "_" + name + "/_data" }
 
@@ -48,16 +43,8 @@ func (c *Cluster) provisionDocker(ctx context.Context, h *host.Host, spec HostSp
 	if err := copyFolder(h, filepath.Join(root, "compose"), projectDir+"/lab"); err != nil {
 		return err
 	}
-	files := map[string]string{
-		"/etc/lab/containers":                               "",
-		"/etc/systemd/system/docker.service.d/lab.conf":     afterPrepare,
-		"/etc/systemd/system/containerd.service.d/lab.conf": afterPrepare,
-		projectDir + "/.env":                                c.env(h, spec),
-	}
-	for path, content := range files {
-		if err := h.WriteFile(path, []byte(content), 0o600); err != nil {
-			return err
-		}
+	if err := errors.Join(h.ReadyForEngine(), h.WriteFile(projectDir+"/.env", []byte(c.env(h, spec)), 0o600)); err != nil {
+		return err
 	}
 	h.Elsewhere(fleet.DefaultDataDir, Volume("k3s-data"))
 	h.Elsewhere("/etc/rancher/node", Volume("k3s-node"))

@@ -1,5 +1,5 @@
-// Package platform runs the product's platform conformance suite on a real
-// systemd: on a host of the lab.
+// Package platform runs the product's platform conformance suites on a real
+// systemd and on a real Docker engine: on hosts of the lab.
 package platform_test
 
 import (
@@ -14,14 +14,24 @@ import (
 )
 
 func Test_systemd_conforms(t *testing.T) {
+	conforms(t, "systemd", nil, "REGRADE_REAL_SYSTEMD=1", "TestRealSystemdConforms")
+}
+
+func Test_docker_conforms(t *testing.T) {
+	conforms(t, "docker", host.EnginePackages, "REGRADE_REAL_DOCKER=1", "TestRealDockerConforms|TestARealHostGoesThereAndBack")
+}
+
+// conforms runs the tests of a platform's package, by name, in a host.
+func conforms(t *testing.T, platform string, packages []string, env, tests string) {
+	t.Helper()
 	if os.Getenv("LAB") == "off" {
 		t.Skip("LAB=off")
 	}
 	if ok, reason := preflight.CanRun(); !ok {
 		t.Fatal(reason)
 	}
-	binary := filepath.Join(t.TempDir(), "systemd.test")
-	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", binary, "./internal/platform/systemd")
+	binary := filepath.Join(t.TempDir(), "platform.test")
+	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-o", binary, "./internal/platform/"+platform)
 	build.Dir = "../.."
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -31,7 +41,7 @@ func Test_systemd_conforms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lab, err := host.New(t.Context(), host.Options{Logf: t.Logf})
+	lab, err := host.New(t.Context(), host.Options{Packages: packages, Logf: t.Logf})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,18 +54,24 @@ func Test_systemd_conforms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.WriteFile("/usr/local/bin/systemd.test", content, 0o755); err != nil {
+	if err := h.WriteFile("/usr/local/bin/platform.test", content, 0o755); err != nil {
 		t.Fatal(err)
+	}
+	if len(packages) > 0 {
+		if err := h.ReadyForEngine(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := lab.Boot(t.Context(), h); err != nil {
 		t.Fatal(err)
 	}
-	result, err := h.Exec(t.Context(), "env", "REGRADE_REAL_SYSTEMD=1", "/usr/local/bin/systemd.test", "-test.v", "-test.run", "TestRealSystemdConforms")
+	result, err := h.Exec(t.Context(), "env", env, "/usr/local/bin/platform.test", "-test.v", "-test.run", tests)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Log(result.Stdout)
-	if result.Code != 0 || !strings.Contains(result.Stdout, "--- PASS: TestRealSystemdConforms/") {
+	first, _, _ := strings.Cut(tests, "|")
+	if result.Code != 0 || !strings.Contains(result.Stdout, "--- PASS: "+first+"/") || strings.Contains(result.Stdout, "--- SKIP") {
 		t.Errorf("exit status %d\n%s", result.Code, result.Stderr)
 	}
 }

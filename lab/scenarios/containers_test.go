@@ -13,6 +13,7 @@ import (
 // voter and on a standby. The wrong container idles and says why; k3s of the right
 // one is not touched.
 func Test_both_profiles(t *testing.T) {
+	long(t)
 	s, out, in := troubledDocker(t)
 	ctx := t.Context()
 	pids := map[string]int{out: s.k3sPID(t, out), in: s.k3sPID(t, in)}
@@ -37,6 +38,7 @@ func Test_both_profiles(t *testing.T) {
 // Node and the same member come back. Without the volume of the node password a
 // voter is refused a swap out, before anything is changed.
 func Test_recreated(t *testing.T) {
+	long(t)
 	s, out, in := troubledDocker(t)
 	ctx := t.Context()
 	before := s.members()

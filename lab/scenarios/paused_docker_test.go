@@ -2,7 +2,6 @@ package scenarios
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
@@ -26,6 +25,7 @@ func troubledDocker(t *testing.T, more ...string) (s *scenario, out, in string) 
 // When k3s goes on it learns that; started anew it idles on the tombstone, for
 // longer than a learner may stall; the daemon makes it an agent.
 func Test_swap_docker_paused(t *testing.T) {
+	long(t)
 	s, out, in := troubledDocker(t)
 	s.leaderDies = true
 	s.ask(out, in)
@@ -71,6 +71,7 @@ func Test_swap_docker_blocked_peer(t *testing.T) {
 // R-E2-45: a voter whose container is paused is named, and nothing is changed. So is
 // a standby that lost the node password which its server would come with.
 func Test_swap_docker_refused(t *testing.T) {
+	long(t)
 	s, out, in := troubledDocker(t)
 	ctx := t.Context()
 	// n2 answers nobody for a while; a follower that is gone costs no election.
@@ -82,11 +83,4 @@ func Test_swap_docker_refused(t *testing.T) {
 	s.must(s.AwaitNodesReady(ctx, soon, "n2"))
 	s.writeThrough("n2", "n3")
 	s.end("n2", "n3", out)
-}
-
-// running is the state of the host's two k3s containers, as the engine tells it.
-func (s *scenario) running(name string) (server, agent string) {
-	s.t.Helper()
-	states := strings.Fields(s.docker(name, "inspect", "-f", "{{.State.Status}}", cluster.ServerContainer, cluster.AgentContainer))
-	return states[0], states[1]
 }

@@ -20,6 +20,7 @@ func dockerFleet() cluster.Spec { return cluster.Standard().Docker("n1", "n2", "
 // db.demoted and has nothing to join: it founds no second cluster. Told where to
 // join it comes back into the old one, by the way of every member.
 func Test_rejoin(t *testing.T) {
+	long(t)
 	t.Parallel()
 	s := begin(t, dockerFleet(), nil, "n2", "n3")
 	ctx, n1 := t.Context(), s.Host("n1")
@@ -98,14 +99,21 @@ func (s *scenario) says(name, container, word string) string {
 	return said
 }
 
-// sameCluster checks the voters and the cluster's id, as each of them tells it.
+// sameCluster waits until each of the voters tells of them all and of the cluster
+// that was there in the beginning: a new member's etcd answers some time after it votes.
 func (s *scenario) sameCluster(voters ...string) {
 	s.t.Helper()
 	for _, name := range voters {
-		list, err := s.MembersAt(s.t.Context(), s.Host(name))
-		s.must(err)
-		if list.ClusterID != s.clusterID || !slices.Equal(list.Voters(), voters) {
-			s.t.Errorf("%s tells of %s, want cluster %s with %v", name, list, s.clusterID, voters)
-		}
+		s.eventually(soon, name+" to tell of its cluster", func(ctx context.Context) (bool, string) {
+			list, err := s.MembersAt(ctx, s.Host(name))
+			if err != nil {
+				return false, err.Error()
+			}
+			if list.ClusterID != s.clusterID {
+				s.t.Errorf("%s is in another cluster than before, %s: %s", name, s.clusterID, list)
+			}
+			return slices.Equal(list.Voters(), voters), list.String()
+		})
 	}
+	s.Logf("%v are in cluster %s, as before", voters, s.clusterID)
 }

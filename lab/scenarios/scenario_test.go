@@ -242,12 +242,14 @@ func (s *scenario) swap(out, in string) cluster.Outcome {
 }
 
 // mustSwap is a swap that has to be completed.
-func (s *scenario) mustSwap(out, in string) {
+func (s *scenario) mustSwap(out, in string) *status.LastSwap {
 	s.t.Helper()
 	if o := s.swap(out, in); o.Code != fleet.ExitDone {
 		s.t.Fatalf("the swap of %s for %s ended with exit status %d", out, in, o.Code)
 	}
-	s.printSteps(s.ended(out, in))
+	last := s.ended(out, in)
+	s.printSteps(last)
+	return last
 }
 
 // ended waits until the status shows the end of the pair's swap and the Lease

@@ -21,10 +21,12 @@ func Test_swap_docker(t *testing.T) {
 	ctx := t.Context()
 	s.must(s.MoveLeader(ctx, s.Host("n1")))
 	before := map[string]identity{"n1": s.identity("n1"), "n4": s.identity("n4")}
+	promoted, demoted := map[string]switched{}, map[string]switched{}
 	for i, pair := range [][2]string{{"n1", "n4"}, {"n4", "n1"}} {
 		out, in := pair[0], pair[1]
 		s.Logf("swap %d: %s out, %s in", i+1, out, in)
-		s.mustSwap(out, in)
+		last := s.mustSwap(out, in)
+		promoted[in], demoted[out] = s.promotion(last), s.demotion(last)
 		voters := []string{"n2", "n3", in}
 		slices.Sort(voters)
 		s.must(s.AwaitVoters(ctx, soon, voters...))
@@ -36,6 +38,13 @@ func Test_swap_docker(t *testing.T) {
 			}
 		}
 		s.checkAgent(out)
+	}
+	// Of the steps most is k3s's: its promotion tick is up to 15 s away.
+	for what, took := range map[string]map[string]switched{"promotion": promoted, "demotion": demoted} {
+		s.Logf("%s: in containers %s; native %s", what, took["n1"], took["n4"])
+		if took["n1"].gap > took["n4"].gap+slower {
+			t.Errorf("the %s of a Docker host takes longer than a native host's by more than %s", what, slower)
+		}
 	}
 	s.checkSecrets("n1")
 	s.checkImage("n1")

@@ -1,4 +1,4 @@
-// Command lab-setup prepares a machine for the lab: the Debian packages, the hosts' Debian tree. "lab-setup check" only says
+// Command lab-setup prepares a machine for the lab: the Debian packages, the hosts' Debian trees. "lab-setup check" only says
 // whether the lab can run, "lab-setup sweep" takes down what killed runs left, "lab-setup end NAME" a lab that was kept.
 package main
 
@@ -29,11 +29,13 @@ func perform(args []string) error {
 		if err := canRun(); err != nil {
 			return err
 		}
-		tree, err := host.EnsureRootfs(ctx, nil, logf)
-		if err != nil {
-			return err
+		for _, packages := range [][]string{nil, host.EnginePackages} {
+			tree, err := host.EnsureRootfs(ctx, packages, logf)
+			if err != nil {
+				return err
+			}
+			logf("lab: ready, hosts start from %s", tree)
 		}
-		logf("lab: ready, hosts start from %s", tree)
 		return nil
 	case len(args) == 1 && args[0] == "check":
 		return canRun()
