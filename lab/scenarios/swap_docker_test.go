@@ -52,14 +52,16 @@ func Test_swap_docker(t *testing.T) {
 	s.end("n1", "n2", "n3")
 }
 
-// awaitVoterConditions waits until the Nodes say of those named, and of nobody
-// else, that they vote: k3s's own word, which comes a tick late.
+// awaitVoterConditions waits until label and condition of the Nodes say of those
+// named, and of nobody else, that they vote (R-E1-03). It is k3s's own word, which
+// comes a tick late and stays where the label has gone.
 func (s *scenario) awaitVoterConditions(voters ...string) {
 	s.t.Helper()
 	s.eventually(soon, "the condition EtcdIsVoter of "+strings.Join(voters, ", "), func(context.Context) (bool, string) {
 		var now []string
 		for _, n := range s.nodes() {
-			if slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+			_, etcd := n.Labels[fleet.LabelEtcd]
+			if etcd && slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 				return c.Type == fleet.ConditionEtcdIsVoter && c.Status == corev1.ConditionTrue
 			}) {
 				now = append(now, n.Name)

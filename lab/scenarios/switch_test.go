@@ -71,7 +71,7 @@ func stepTime(last *status.LastSwap, name string) time.Duration {
 		if i+1 < len(last.Steps) {
 			until = last.Steps[i+1].At
 		}
-		if string(step.Step) == name {
+		if step.Step == name {
 			sum += until.Sub(step.At)
 		}
 	}
