@@ -47,9 +47,6 @@ type Cluster struct {
 	controllers int // made, and started, in all
 	runs        int
 
-	building sync.Mutex
-	saved    string // the images of Docker hosts, as a file on the machine
-
 	admin []byte
 	api   *API
 	etcd  *tls.Config

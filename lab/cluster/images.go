@@ -4,8 +4,13 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -22,35 +27,33 @@ const (
 )
 
 // images puts the images on a Docker host. The first to ask builds them, with the shipped Dockerfiles, and hands them on as a file:
-// there is no registry.
+// there is no registry. The file is kept for as long as what is in it stays the same.
 func (c *Cluster) images(ctx context.Context, h *host.Host) error {
-	const file = "/srv/images.tar"
-	c.building.Lock()
-	saved := c.saved
-	if saved == "" {
-		defer c.building.Unlock()
-		if err := c.buildImages(ctx, h); err != nil {
-			return fmt.Errorf("images on %s: %w", h.Name(), err)
-		}
-		if _, err := c.Docker(ctx, h, "save", "-o", file, RegradeImage, bothImage); err != nil {
-			return err
-		}
-		content, err := h.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		saved := filepath.Join(c.Lab.Dir(), "images.tar")
-		if err := os.WriteFile(saved, content, 0o600); err != nil {
-			return fmt.Errorf("images on %s: %w", h.Name(), err)
-		}
-		c.saved = saved
-		return h.Remove(file)
-	}
-	c.building.Unlock()
-	content, err := os.ReadFile(saved)
-	if err != nil {
+	if err := c.imagesOn(ctx, h); err != nil {
 		return fmt.Errorf("images on %s: %w", h.Name(), err)
 	}
+	return nil
+}
+
+func (c *Cluster) imagesOn(ctx context.Context, h *host.Host) error {
+	const file = "/srv/images.tar"
+	lock, err := host.LockCache("images")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Close() }()
+	kept, err := c.imagesFile(ctx)
+	if err != nil {
+		return err
+	}
+	content, err := os.ReadFile(kept)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return c.keepImages(ctx, h, file, kept)
+	case err != nil:
+		return err
+	}
+	_ = lock.Close() // it has been read whole
 	if err := h.WriteFile(file, content, 0o600); err != nil {
 		return err
 	}
@@ -58,6 +61,76 @@ func (c *Cluster) images(ctx context.Context, h *host.Host) error {
 		return err
 	}
 	return h.Remove(file)
+}
+
+// imagesFile names the kept file by all that makes the images.
+func (c *Cluster) imagesFile(ctx context.Context) (string, error) {
+	root, err := moduleRoot(ctx)
+	if err != nil {
+		return "", err
+	}
+	cache, err := host.CacheDir()
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(c.Spec.Env)) {
+		fmt.Fprintf(sum, "%s=%s\n", name, c.Spec.Env[name])
+	}
+	deploy := filepath.Join(filepath.Dir(root), "deploy")
+	for _, path := range []string{
+		c.Binaries.K3s, c.Binaries.Regrade, filepath.Join(deploy, "image", "Dockerfile"), filepath.Join(deploy, "compose", "image", "Dockerfile"),
+		filepath.Join(root, "cluster", "images.go"),
+	} {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(sum, "%d\n", len(content))
+		_, _ = sum.Write(content)
+	}
+	return filepath.Join(cache, "images-"+hex.EncodeToString(sum.Sum(nil)[:6])+".tar"), nil
+}
+
+// keepImages builds the images on the host and keeps them; older ones go.
+func (c *Cluster) keepImages(ctx context.Context, h *host.Host, file, kept string) error {
+	if err := c.buildImages(ctx, h); err != nil {
+		return err
+	}
+	if _, err := c.Docker(ctx, h, "save", "-o", file, RegradeImage, bothImage); err != nil {
+		return err
+	}
+	content, err := h.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	old, err := filepath.Glob(filepath.Join(filepath.Dir(kept), "images-*.tar"))
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(old, byAge)
+	// One for each set of switches that scenarios use.
+	for len(old) > 3 {
+		if err := os.Remove(old[0]); err != nil {
+			return err
+		}
+		old = old[1:]
+	}
+	whole := kept + ".tmp"
+	if err := os.WriteFile(whole, content, 0o600); err != nil {
+		return err
+	}
+	return errors.Join(os.Rename(whole, kept), h.Remove(file))
+}
+
+// byAge puts the older file first.
+func byAge(a, b string) int {
+	one, err1 := os.Stat(a)
+	two, err2 := os.Stat(b)
+	if err1 != nil || err2 != nil {
+		return 0
+	}
+	return one.ModTime().Compare(two.ModTime())
 }
 
 func (c *Cluster) buildImages(ctx context.Context, h *host.Host) error {
