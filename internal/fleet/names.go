@@ -78,6 +78,7 @@ const (
 	FileClusterID   = RoleDir + "/cluster-id"
 	FileMemberID    = RoleDir + "/member-id"
 	FileVoters      = RoleDir + "/voters"
+	FilePassword    = RoleDir + "/node-password-sum"
 	FileJoining     = "/run/regrade/joining"
 	FileAllowJoin   = "/run/regrade/allow-join"
 	FileHostConfig  = "/etc/regrade/host.yaml"

@@ -216,7 +216,12 @@ func identify(f Facts, _ order) Decision {
 	if have.ClusterID != 0 && have.ClusterID != m.View.ClusterID {
 		return hold(CodeForeignCluster, "etcd says cluster %s, this host belongs to cluster %s", m.View.ClusterID, have.ClusterID)
 	}
-	want := rolefile.Identity{ClusterID: m.View.ClusterID, MemberID: m.ID, Voters: have.Voters}
+	want := rolefile.Identity{ClusterID: m.View.ClusterID, MemberID: m.ID, Voters: have.Voters, Password: have.Password}
+	// Of a new member it is the one that it had as an agent, or founded the cluster with.
+	// A later one would be k3s's own make, in the place of one that was lost.
+	if have.MemberID != m.ID || have.Password == "" {
+		want.Password = f.Host.Password
+	}
 	if m.View.Linearizable {
 		want.Voters = otherVoters(m)
 	}

@@ -663,3 +663,29 @@ func TestNoSnapshotIsPrunedWhileASwapIsUnderWay(t *testing.T) { // safety rules 
 		})
 	}
 }
+
+// A k3s server whose node password is lost makes itself another and runs on; as an
+// agent it would be turned away. What counts is the one it became a member with.
+func TestTheNodePasswordOfAMemberIsTheOneItCameWith(t *testing.T) { // safety rule 15
+	r := newRig(t, "a")
+	password := func(now string) {
+		r.host.Change(func(f *platform.Facts) { f.Password = now })
+		r.pass()
+	}
+	kept := func() string { return r.host.Facts().Files.Identity.Password }
+	for _, step := range []struct{ now, want string }{
+		{"", ""},       // not there yet
+		{"one", "one"}, // seen for the first time
+		{"two", "one"}, // k3s's own make
+		{"", "one"},
+	} {
+		if password(step.now); kept() != step.want {
+			t.Errorf("with %q there, %q is kept, want %q", step.now, kept(), step.want)
+		}
+	}
+	// Another member of the same host came in as an agent: its password was taken.
+	r.host.Change(func(f *platform.Facts) { f.Files.Identity.MemberID = 0xa1 })
+	if password("two"); kept() != "two" {
+		t.Errorf("a new member keeps %q", kept())
+	}
+}

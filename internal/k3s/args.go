@@ -133,6 +133,15 @@ var serverOnly = []string{
 	"kube-cloud-controller-manager-arg", "datastore-endpoint", "datastore-cafile", "datastore-certfile", "datastore-keyfile", "default-local-storage-path",
 }
 
+// NodePassword is the host's, empty when there is none.
+func (d Disk) NodePassword() []byte {
+	raw, err := d.ReadFile(nodePassword)
+	if err != nil {
+		return nil
+	}
+	return raw
+}
+
 // nodePassword is k3s's, outside its data folder.
 const nodePassword = "/etc/rancher/node/password"
 

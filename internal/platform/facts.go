@@ -21,6 +21,9 @@ type Facts struct {
 	// Staged: the server configuration is there (R-D1-17, R-228-15).
 	Staged bool `json:"staged,omitempty"`
 
+	// Password is the fingerprint of the node password that is there now, empty when
+	// there is none.
+	Password string `json:"password,omitempty"`
 	// AgentProblem says why the agent could not start by its own configuration,
 	// empty when nothing speaks against it (safety rule 15).
 	AgentProblem string `json:"agent_problem,omitempty"`

@@ -159,7 +159,10 @@ func (h *Host) Observe(ctx context.Context) (platform.Facts, error) {
 	}
 	f.Owed = h.owed(f, r)
 	f.Staged = p.server.ID != ""
-	f.AgentProblem = h.agentProblem(p, r)
+	f.AgentProblem, f.Password = h.agentProblem(p, r), h.password(p, r)
+	if f.AgentProblem == "" {
+		f.AgentProblem = f.Files.Identity.PasswordProblem(f.Password)
+	}
 	f.K3sVersion = h.version(ctx, p, process)
 	f.PeerPort, f.Snapshot = h.peer.Held(), snapshot
 	return f, nil

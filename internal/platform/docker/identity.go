@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/platform/rolefile"
 )
 
 // place is one folder that says who the host is, as this process sees it for each
@@ -127,6 +128,30 @@ func (h *Host) identityProblem(p pair, r record) (problem string, passwordless b
 		return fmt.Sprintf("%s/password of the service %s is missing or empty: the host could not come back as an agent", node.path, h.service(role)), true
 	}
 	return "", false
+}
+
+// password is the fingerprint of the node password that is the host's now, empty
+// where that cannot be told.
+func (h *Host) password(p pair, r record) string {
+	if p.server.ID == "" || p.agent.ID == "" {
+		return ""
+	}
+	places, problem := h.places(p)
+	if problem != "" {
+		return ""
+	}
+	role, err := h.bearer(places[0], r)
+	if err != nil {
+		return ""
+	}
+	if role == "" {
+		role = fleet.RoleAgent // both have the same
+	}
+	password, err := places[0].password(role)
+	if err != nil {
+		return ""
+	}
+	return rolefile.Fingerprint(password)
 }
 
 // carry brings the identity to where a role looks for it, and says whether anything

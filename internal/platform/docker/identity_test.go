@@ -442,3 +442,32 @@ func TestAStartThatTheFilesForbidCopiesNothing(t *testing.T) {
 		t.Error(a.Why)
 	}
 }
+
+// The volume of the node password was lost: k3s made itself another, which the
+// cluster does not know. The break check: leave PasswordProblem out of Observe.
+func TestANodePasswordThatIsNotTheMembersIsNamed(t *testing.T) { // safety rule 15
+	for _, separate := range []bool{false, true} {
+		e := newEngine(t)
+		if separate {
+			e.separate()
+		}
+		e.plant("/volumes/k3s-node/password", secretPassword+"\n")
+		e.plant(fleet.FileRole, "server\n")
+		e.plant(fleet.DefaultDataDir+"/server/db/etcd/member/wal/0.wal", "")
+		h := e.host()
+		must(t, h.Start(t.Context(), fleet.RoleServer))
+		settle(t, h)
+		f := look(t, h)
+		if f.Password == "" || strings.Contains(f.Password, secretPassword) || strings.Contains(f.AgentProblem, "password") {
+			t.Fatalf("%q %q", f.Password, f.AgentProblem)
+		}
+		must(t, h.SetIdentity(t.Context(), rolefile.Identity{ClusterID: 1, MemberID: 2, Password: f.Password}))
+		if f := look(t, h); strings.Contains(f.AgentProblem, "password") {
+			t.Errorf("%q", f.AgentProblem)
+		}
+		e.plant("/volumes/k3s-node/password", "of k3s's own make")
+		if f := look(t, h); !strings.Contains(f.AgentProblem, fleet.FilePassword) {
+			t.Errorf("%q", f.AgentProblem)
+		}
+	}
+}

@@ -141,6 +141,10 @@ func (f *Files) Observe() (platform.Facts, error) {
 	x.Staged = config != nil
 	name := strings.TrimSuffix(f.layout.AgentUnit, ".service")
 	x.AgentProblem = f.disk.AgentProblem(f.layout.AgentConfig, f.EnvFile(fleet.RoleAgent), "/etc/default/"+name, "/etc/sysconfig/"+name)
+	x.Password = rolefile.Fingerprint(f.disk.NodePassword())
+	if x.AgentProblem == "" {
+		x.AgentProblem = x.Files.Identity.PasswordProblem(x.Password)
+	}
 	if x.Datastore {
 		x.DatastoreProblem = f.disk.DatastoreProblem()
 	}

@@ -102,3 +102,24 @@ func TestALevelThatCannotBeReadIsNotNoted(t *testing.T) { // R-112-16
 		t.Errorf("the note stayed: %v", err)
 	}
 }
+
+// The break check: leave PasswordProblem out of Observe.
+func TestAMemberWithAnotherNodePasswordCouldNotBeAnAgent(t *testing.T) { // safety rule 15
+	f, plant := host(t)
+	plant(fleet.FileAgentConf, "token: x\n")
+	plant("/etc/rancher/node/password", "one\n")
+	facts, err := f.Observe()
+	if err != nil || facts.AgentProblem != "" || facts.Password == "" {
+		t.Fatalf("%q %q %v", facts.AgentProblem, facts.Password, err)
+	}
+	if err := f.SetIdentity(t.Context(), rolefile.Identity{ClusterID: 1, MemberID: 2, Password: facts.Password}); err != nil {
+		t.Fatal(err)
+	}
+	if facts, err = f.Observe(); err != nil || facts.AgentProblem != "" {
+		t.Errorf("%q %v", facts.AgentProblem, err)
+	}
+	plant("/etc/rancher/node/password", "two\n")
+	if facts, err = f.Observe(); err != nil || !strings.Contains(facts.AgentProblem, fleet.FilePassword) {
+		t.Errorf("%q %v", facts.AgentProblem, err)
+	}
+}

@@ -64,13 +64,13 @@ func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 			}
 		},
 		"the member id goes, the cluster id stays": func(t *testing.T, s Subject) {
-			want := rolefile.Identity{ClusterID: 1<<63 + 5, MemberID: 1<<62 + 7, Voters: []string{"https://10.0.0.1:2379", "https://10.0.0.2:2379"}}
+			want := rolefile.Identity{ClusterID: 1<<63 + 5, MemberID: 1<<62 + 7, Voters: []string{"https://10.0.0.1:2379", "https://10.0.0.2:2379"}, Password: "0123456789abcdef"}
 			must(t, s.Host.SetIdentity(ctx, want))
 			if d := cmp.Diff(want, look(t, s).Files.Identity); d != "" {
 				t.Error(d)
 			}
 			must(t, s.Host.SetIdentity(ctx, rolefile.Identity{Voters: want.Voters}))
-			want.MemberID = 0
+			want.MemberID, want.Password = 0, ""
 			if d := cmp.Diff(want, look(t, s).Files.Identity); d != "" {
 				t.Error(d)
 			}

@@ -72,6 +72,10 @@ func (d Dir) Read() (Files, error) {
 			f.IdentityProblem = fmt.Sprintf("%s: %v", path, err)
 		}
 	}
+	// A server that lost its node password runs on: nothing starts or stops by this.
+	if sum, err := d.line(fleet.FilePassword); err == nil {
+		f.Identity.Password = sum
+	}
 	// Whom to ask, no more: without it the join URLs are asked.
 	if voters, err := d.file(fleet.FileVoters); err == nil {
 		f.Identity.Voters = strings.Fields(string(voters))
@@ -157,6 +161,9 @@ func (d Dir) SetIdentity(id Identity) error {
 		}
 	}
 	if err := d.put(fleet.FileVoters, strings.Join(id.Voters, "\n")); err != nil {
+		return err
+	}
+	if err := d.put(fleet.FilePassword, id.Password); err != nil {
 		return err
 	}
 	member := ""

@@ -60,11 +60,14 @@ type Identity struct {
 	MemberID  fleet.MemberID `json:"member_id,omitzero"`
 	// Voters are client URLs of the other voters, to ask when the own etcd is down.
 	Voters []string `json:"voters,omitempty"`
+	// Password is the fingerprint of the node password of this member's host, as it
+	// was when it became one; empty when nobody has seen it. It goes with the member id.
+	Password string `json:"password,omitempty"`
 }
 
 // Equal compares two identities, the order of the voters included.
 func (id Identity) Equal(o Identity) bool {
-	return id.ClusterID == o.ClusterID && id.MemberID == o.MemberID && slices.Equal(id.Voters, o.Voters)
+	return id.ClusterID == o.ClusterID && id.MemberID == o.MemberID && id.Password == o.Password && slices.Equal(id.Voters, o.Voters)
 }
 
 // JoiningNow says whether the promotion was confirmed in this boot.
