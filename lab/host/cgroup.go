@@ -115,6 +115,10 @@ func killCgroup(name ...string) error {
 		for _, pid := range left {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
+		// A paused container is frozen, and what is frozen does not die.
+		for _, mount := range mounts {
+			thaw(filepath.Join(append([]string{mount, cgroupParent}, name...)...))
+		}
 		time.Sleep(20 * time.Millisecond)
 	}
 	for _, mount := range mounts {
@@ -123,6 +127,22 @@ func killCgroup(name ...string) error {
 		}
 	}
 	return nil
+}
+
+// thaw lets what is frozen in the folder and below run on, of v1's freezer and of v2's.
+func thaw(folder string) {
+	_ = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return nil //nolint:nilerr // a cgroup that vanished has nothing frozen in it
+		}
+		switch entry.Name() {
+		case "freezer.state":
+			_ = os.WriteFile(path, []byte("THAWED"), 0o644)
+		case "cgroup.freeze":
+			_ = os.WriteFile(path, []byte("0"), 0o644)
+		}
+		return nil
+	})
 }
 
 // processesIn lists the processes in the cgroup folder and below.

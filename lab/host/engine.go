@@ -4,7 +4,9 @@ package host
 var EnginePackages = []string{"docker.io", "docker-compose"}
 
 // afterPrepare lets an engine begin when the host's cgroups are writable.
-const afterPrepare = "[Unit]\nRequires=lab-prepare.service\nAfter=lab-prepare.service\n"
+const afterPrepare = "[Unit]\nRequires=lab-prepare.service\nAfter=lab-prepare.service\n" +
+	// Scenarios restart it more often than Debian lets it.
+	"StartLimitIntervalSec=0\n"
 
 // ReadyForEngine makes a host that is not up yet, and whose tree has [EnginePackages], one whose engine can run containers.
 func (h *Host) ReadyForEngine() error {

@@ -207,6 +207,8 @@ for round in 1 2 3 4 5 6 7 8 9 10; do
 	pids=$(find /sys/fs/cgroup/*/"$2" /sys/fs/cgroup/"$2" -name cgroup.procs -exec cat {} + 2>/dev/null | sort -u)
 	[ -n "$pids" ] || exit 0
 	kill -KILL $pids 2>/dev/null
+	find /sys/fs/cgroup/freezer/"$2" -name freezer.state 2>/dev/null | while read -r state; do echo THAWED >"$state"; done
+	find /sys/fs/cgroup/unified/"$2" /sys/fs/cgroup/"$2" -name cgroup.freeze 2>/dev/null | while read -r state; do echo 0 >"$state"; done
 	sleep 0.2
 done
 `

