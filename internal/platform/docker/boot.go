@@ -29,9 +29,18 @@ func (h *Host) owed(f platform.Facts, r record) fleet.Role {
 	return ""
 }
 
+// boot is this boot's id, empty where it cannot be told.
+func (h *Host) boot() string {
+	boot, err := h.o.BootID()
+	if err != nil {
+		return ""
+	}
+	return boot
+}
+
 // booted notes that something was done in this boot.
 func (h *Host) booted(r *record) {
-	if boot, err := h.o.BootID(); err == nil {
+	if boot := h.boot(); boot != "" {
 		r.Boot = boot
 	}
 }

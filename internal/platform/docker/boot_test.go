@@ -64,3 +64,39 @@ func TestWhatTheEngineBringsBackIsNotOwed(t *testing.T) {
 		t.Errorf("%q", f.Owed)
 	}
 }
+
+// The server's container was started for a promotion, and the host was restarted
+// before k3s had a datastore. The engine brings the container back, which asks while
+// the joining file is gone, and idles. The break check: leave the boot out of covers.
+func TestAServerThatABootBroughtBackTooEarlyIsStartedAgain(t *testing.T) { // safety rules 10 and 18
+	e, h := standby(t)
+	stop(t, h, fleet.RoleAgent)
+	confirm := func(h *Host, boot string) {
+		must(t, h.SetJoining(t.Context(), rolefile.Joining{Swap: "20261129T120000Z-a-d", BootID: boot}))
+	}
+	e.plant(fleet.FileJoinURL, "https://10.0.0.1:6443\n")
+	confirm(h, "boot-1")
+	e.waits = true // for the join host
+	must(t, h.Start(t.Context(), fleet.RoleServer))
+	settle(t, h)
+	if u := look(t, h).Server; !u.Rising() {
+		t.Fatalf("%+v", u)
+	}
+	must(t, os.Remove(e.at(fleet.FileJoining))) // /run is empty after a boot
+	e.waits = false
+	e.mu.Lock()
+	e.down(e.box("k3s"))
+	e.mu.Unlock()
+	e.boot = "boot-2"
+	e.up(e.box("k3s"))
+	again := e.host()
+	confirm(again, "boot-2")
+	if u := look(t, again).Server; u.Rising() || !u.Gone() {
+		t.Errorf("an idle container is taken for one that waits: %+v", u)
+	}
+	must(t, again.Start(t.Context(), fleet.RoleServer))
+	settle(t, again)
+	if u := look(t, again).Server; !u.Process {
+		t.Errorf("%+v", u)
+	}
+}

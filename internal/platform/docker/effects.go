@@ -55,7 +55,7 @@ func (h *Host) start(ctx context.Context, role fleet.Role, late func() error) er
 			return nil // it runs
 		case process:
 			return fmt.Errorf("k3s %s runs in container %s: never both (safety rule 10)", one, c.Name)
-		case one == role && c.Runs() && r.Start.covers(role, c):
+		case one == role && c.Runs() && r.Start.covers(role, c, h.boot()):
 			return nil // it is on its way
 		case c.ID == "" || c.AtRest():
 			continue
@@ -75,7 +75,7 @@ func (h *Host) start(ctx context.Context, role fleet.Role, late func() error) er
 	// Before the start: once it runs, the identity in its volumes is the newer one,
 	// and must never be written over with the other's.
 	err = h.note(func(r *record) {
-		r.Owner, r.Start = role, start{Role: role, Container: p.of(role).ID, At: time.Now().UTC()}
+		r.Owner, r.Start = role, start{Role: role, Container: p.of(role).ID, At: time.Now().UTC(), Boot: h.boot()}
 	})
 	if err != nil && (moved || r.Owner != role) {
 		// Otherwise no vote hangs on a note: a full disk must not keep a member down.
@@ -136,7 +136,7 @@ func (h *Host) Restart(ctx context.Context) error {
 	}
 	// On a full disk the restart goes on: what the note is for is seen again.
 	_ = h.note(func(r *record) {
-		r.Start = start{Role: fleet.RoleServer, Container: p.server.ID, At: time.Now().UTC()}
+		r.Start = start{Role: fleet.RoleServer, Container: p.server.ID, At: time.Now().UTC(), Boot: h.boot()}
 		h.booted(r)
 	})
 	if err := overdue(ctx, time.Now()); err != nil {

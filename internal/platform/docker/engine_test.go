@@ -50,6 +50,7 @@ type box struct {
 // fakeEngine speaks as much of the Engine API as is used, on a unix socket. What it
 // does not know fails the test: regrade makes no container and removes none.
 type fakeEngine struct {
+	boot   string // this boot's id
 	t      *testing.T
 	root   string
 	socket string
@@ -70,7 +71,7 @@ type fakeEngine struct {
 
 func newEngine(t *testing.T) *fakeEngine {
 	t.Helper()
-	e := &fakeEngine{t: t, root: t.TempDir(), clock: time.Now().UTC(), text: "k3s version v1.36.3+k3s1 (abc)\n"}
+	e := &fakeEngine{t: t, boot: "boot-1", root: t.TempDir(), clock: time.Now().UTC(), text: "k3s version v1.36.3+k3s1 (abc)\n"}
 	dir, err := os.MkdirTemp("", "engine") // a socket's path must be short
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +138,7 @@ func (e *fakeEngine) host(change ...func(*Options)) *Host {
 	e.t.Helper()
 	o := Options{
 		Root: e.root, Socket: e.socket, PeerAddress: "127.0.0.1:0",
-		Self: func() string { return "" }, BootID: func() (string, error) { return "boot-1", nil },
+		Self: func() string { return "" }, BootID: func() (string, error) { return e.boot, nil },
 	}
 	for _, c := range change {
 		c(&o)
@@ -202,7 +203,7 @@ func (e *fakeEngine) up(b *box) {
 		}
 		return ""
 	})
-	f.SetBootID(func() (string, error) { return "boot-1", nil })
+	f.SetBootID(func() (string, error) { return e.boot, nil })
 	files, err := f.Role()
 	if err != nil || !rolefile.MayStart(files, role).May || e.waits {
 		return

@@ -34,11 +34,15 @@ type start struct {
 	Role      fleet.Role `json:"role,omitempty"`
 	Container string     `json:"container,omitempty"`
 	At        time.Time  `json:"at,omitzero"`
+	// Boot is the boot in which it was made.
+	Boot string `json:"boot,omitempty"`
 }
 
-// covers says whether a container runs since this start, or was restarted since.
-func (s start) covers(role fleet.Role, c Container) bool {
-	return s.Role == role && s.Container == c.ID && !c.Started.Before(s.At)
+// covers says whether a container runs since this start, or was restarted since, in
+// this boot. What an engine brings back at a boot has asked before anything was
+// confirmed anew: a joining file is gone then, and the entrypoint of a server idles.
+func (s start) covers(role fleet.Role, c Container, boot string) bool {
+	return s.Role == role && s.Container == c.ID && s.Boot == boot && !c.Started.Before(s.At)
 }
 
 type versionOf struct {

@@ -69,8 +69,9 @@ func inPod(p Process, parents map[int]Process) bool {
 // A container that runs without k3s either waits (its entrypoint was let through and
 // has not come to k3s yet, for it waits for the host to join) or idles (it was told
 // no, and stays so for ever). Nothing in the container says which, so it is told by
-// this process's own start: an entrypoint that we started, after the files allowed
-// it, waits; any other one is taken for idle, and a start makes it ask again.
+// this process's own start: an entrypoint that we started in this boot, after the
+// files allowed it, waits; any other one is taken for idle, and a start makes it ask
+// again.
 func (h *Host) unit(c Container, process bool, role fleet.Role, files rolefile.Files, r record) platform.Unit {
 	u := platform.Unit{Process: process, Since: c.Started}
 	u.ConditionProblem = h.conditionProblem(c, role)
@@ -93,7 +94,7 @@ func (h *Host) unit(c Container, process bool, role fleet.Role, files rolefile.F
 		u.State = platform.StateActive
 	case process:
 		u.State = platform.StateActivating
-	case rolefile.MayStart(files, role).May && r.Start.covers(role, c):
+	case rolefile.MayStart(files, role).May && r.Start.covers(role, c, files.BootID):
 		u.State = platform.StateActivating
 	default:
 		u.State = platform.StateInactive
