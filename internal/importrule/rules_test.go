@@ -34,6 +34,9 @@ var rings = map[string]ring{
 	"internal/health":  pure,
 	"internal/status":  pure,
 
+	"internal/heartbeat": pure,
+	"internal/alert":     pure,
+
 	"internal/platform":  port,
 	"internal/observe":   port,
 	"internal/execute":   port,
@@ -51,17 +54,18 @@ var rings = map[string]ring{
 	"internal/platform/systemd": adapter,
 	"internal/platform/docker":  adapter,
 	"internal/platform/command": adapter,
+	"internal/deliver":          adapter,
 
-	"internal/controller": loop,
-	"internal/hostd":      loop,
-	"internal/probe":      loop,
-	"internal/entrypoint": loop,
-	"internal/provision":  loop,
-	"internal/recovery":   loop,
-	"internal/heartbeat":  loop,
-	"internal/alert":      loop,
-	"internal/web":        loop,
-	"internal/sim":        loop,
+	"internal/controller":     loop,
+	"internal/hostd":          loop,
+	"internal/probe":          loop,
+	"internal/entrypoint":     loop,
+	"internal/provision":      loop,
+	"internal/recovery":       loop,
+	"internal/heartbeat/beat": loop,
+	"internal/alert/watch":    loop,
+	"internal/web":            loop,
+	"internal/sim":            loop,
 
 	"internal/cli": command,
 

@@ -15,8 +15,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/exadev/regrade/internal/alert"
 	"github.com/exadev/regrade/internal/fitness"
 	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/heartbeat"
 	"github.com/exadev/regrade/internal/status"
 )
 
@@ -52,13 +54,27 @@ func documents() map[string]any {
 	const id = fleet.SwapID("20261129T120000Z-n1-n4")
 	measure := fitness.Measure{Kind: fitness.ConnectP99, Peer: "n2", Lower: 0.6, Upper: 0.6, Open: true, Limit: 0.5, Margin: 1.2, Samples: 100, From: at, To: at, Beyond: 40, SpreadMS: 1200000}
 	const big = fleet.MemberID(0xf0e1d2c3b4a59687) // beyond 2^53
+	swap := &status.Swap{
+		ID: id, Out: "n1", In: "n4", Step: "promote", StartedAt: at, StepSince: at, Deadline: at, Manual: true, Snapshot: "s",
+		AskedAgain: 1, FailingSince: at, Reasons: reason, Cause: reason, Steps: steps,
+	}
 	return map[string]any{
+		"fleet-health": heartbeat.Document{
+			Protocol: heartbeat.Protocol, At: at, Healthy: true, Reasons: []string{"etcd has 4 voters, 3 are wanted"}, Unread: []string{"status"}, More: 2,
+			Checks:       []heartbeat.Check{{Name: "voters", OK: true, Reason: "etcd has 4 voters, 3 are wanted", Since: at}},
+			NodePressure: []heartbeat.Pressure{{Node: "n1", Conditions: []string{"DiskPressure"}}},
+			NotReady:     []heartbeat.NotReady{{Name: "n1", Role: fleet.RoleServer, Since: at, Level: fleet.LevelEtcdOnly, RoleSwap: true, Voter: true}},
+			RoleSwap:     swap,
+			Voters:       &heartbeat.Voters{Count: 4, Target: 3, By: heartbeat.ByMembers, Up: 4, Tolerance: 1, EvenSince: at, NoToleranceSince: at},
+			Carried:      &heartbeat.Carried{EvenSince: at, NoToleranceSince: at},
+		},
+		"alert": alert.Message{
+			Protocol: alert.Protocol, ID: "alert-server_not_ready-n1-20261129T120000Z-1", Event: alert.Began, Kind: alert.ServerNotReady, Subject: "n1", Severity: alert.Critical,
+			Title: "regrade: server n1 is not Ready", Sentence: "The server n1 has not been Ready.", Since: at, At: at,
+		},
 		"status": status.Status{
 			Protocol: status.Protocol, At: at, Controller: "uid", DryRun: true, Target: 3,
-			Swap: &status.Swap{
-				ID: id, Out: "n1", In: "n4", Step: "promote", StartedAt: at, StepSince: at, Deadline: at, Manual: true, Snapshot: "s",
-				AskedAgain: 1, FailingSince: at, Reasons: reason, Cause: reason, Steps: steps,
-			},
+			Swap: swap,
 			LastSwap: &status.LastSwap{
 				ID: id, Out: "n1", In: "n4", Outcome: fleet.OutcomeRolledBack, Manual: true, EndedAt: at, Reasons: reason,
 				OutgoingPending: true, IncomingPending: true, Snapshot: "s", Steps: steps,
@@ -141,9 +157,11 @@ func TestDocumentsAreAsPublished(t *testing.T) {
 // what is null, is the schema's business.
 func TestTheBarestDocumentsAreValid(t *testing.T) {
 	for name, doc := range map[string]any{
-		"status":  status.Status{Protocol: status.Protocol, At: at, Target: 3, Hosts: []status.Host{}},
-		"report":  status.Report{Protocol: status.Protocol, At: at, BootID: "b", Etcd: &status.EtcdView{}},
-		"request": status.Request{Protocol: status.Protocol, Out: "n1", In: "n4", At: at},
+		"status":       status.Status{Protocol: status.Protocol, At: at, Target: 3, Hosts: []status.Host{}},
+		"report":       status.Report{Protocol: status.Protocol, At: at, BootID: "b", Etcd: &status.EtcdView{}},
+		"request":      status.Request{Protocol: status.Protocol, Out: "n1", In: "n4", At: at},
+		"fleet-health": heartbeat.Build(heartbeat.Observation{NodesProblem: "x"}, heartbeat.Memory{}, at, heartbeat.Settings{}),
+		"alert":        alert.Would(alert.Condition{Kind: alert.HeartbeatStale, Severity: alert.Critical}, time.Time{}),
 	} {
 		raw, err := json.Marshal(doc)
 		if err != nil {
@@ -167,6 +185,9 @@ func TestSchemasRefuseWhatParsersRefuse(t *testing.T) {
 		"a request without a time":      {"request", `{"out":"a","in":"b"}`, parseRequest},
 		"a pause without a time":        {"pause", `{"protocol":1}`, parsePause},
 		"a pause of another protocol":   {"pause", `{"protocol":2,"at":"2026-11-29T12:00:00Z"}`, parsePause},
+		"a health without a time":       {"fleet-health", `{"protocol":1,"healthy":true,"reasons":[],"node_pressure":[],"not_ready_nodes":[],"role_swap":null,"etcd_voters":null}`, parseHealth},
+		"a health of another protocol":  {"fleet-health", `{"protocol":2,"at":"2026-11-29T12:00:00Z","healthy":true,"reasons":[],"node_pressure":[],"not_ready_nodes":[],"role_swap":null,"etcd_voters":null}`, parseHealth},
+		"a health with less than none":  {"fleet-health", `{"protocol":1,"at":"2026-11-29T12:00:00Z","healthy":true,"reasons":[],"node_pressure":[],"not_ready_nodes":[],"role_swap":null,"etcd_voters":{"count":1,"target":3,"counted_by":"members","up":-1,"tolerance":0}}`, parseHealth},
 		"a report without a boot id":    {"report", `{"protocol":1,"at":"2026-11-29T12:00:00Z","counter":1}`, parseReport},
 		"a report of a strange phase":   {"report", `{"protocol":1,"at":"2026-11-29T12:00:00Z","boot_id":"b","counter":1,"phase":"asleep"}`, parseReport},
 		"a report with a bad member id": {"report", `{"protocol":1,"at":"2026-11-29T12:00:00Z","boot_id":"b","counter":1,"member_id":"xyz"}`, parseReport},
@@ -181,6 +202,7 @@ func TestSchemasRefuseWhatParsersRefuse(t *testing.T) {
 	}
 }
 
+func parseHealth(raw []byte) error  { _, err := heartbeat.Parse(raw); return err }
 func parseStatus(raw []byte) error  { _, err := status.ParseStatus(raw); return err }
 func parseRequest(raw []byte) error { _, err := status.ParseRequest(raw); return err }
 func parsePause(raw []byte) error   { _, err := status.ParsePause(raw); return err }

@@ -1,0 +1,246 @@
+package alert
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/exadev/regrade/internal/heartbeat"
+)
+
+// State is all that outlasts a restart: which conditions were told, and what has
+// not reached its receivers yet. It is small, and written whole.
+type State struct {
+	Protocol int `json:"protocol"`
+	// Last is the time in the newest document; Still is for how long, in seconds, no
+	// newer one has been seen, while somebody looked.
+	Last  time.Time `json:"last,omitzero"`
+	Still int64     `json:"still_seconds,omitempty"`
+	// Count is how many messages were made: it makes their ids differ.
+	Count uint64 `json:"count,omitempty"`
+	// Active are the conditions that were told and are not over.
+	Active []Condition `json:"active,omitempty"`
+	// Noticed are conditions without a time of their own, since when they were seen.
+	Noticed []Condition `json:"noticed,omitempty"`
+	// Outbox is what is to be delivered, the oldest first.
+	Outbox []Letter `json:"outbox,omitempty"`
+	// Lost counts messages that were dropped because too many waited.
+	Lost uint64 `json:"lost,omitempty"`
+}
+
+// Letter is a message and the receivers that have not taken it.
+type Letter struct {
+	Message Message  `json:"message"`
+	To      []string `json:"to"`
+}
+
+// MaxState is the size above which a state is refused unread; MaxOutbox is how many
+// messages wait at most, some for each hour of months.
+const (
+	MaxState  = 1 << 20
+	MaxOutbox = 256
+)
+
+// ParseState reads a state. One that cannot be read is an error: to begin with an
+// empty one would tell everything twice.
+func ParseState(raw []byte) (State, error) {
+	var s State
+	if len(raw) > MaxState {
+		return s, fmt.Errorf("alert state: %d bytes are more than %d", len(raw), MaxState)
+	}
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return State{}, fmt.Errorf("alert state: %w", err)
+	}
+	if s.Protocol != Protocol {
+		return State{}, fmt.Errorf("alert state: protocol %d, this program speaks %d", s.Protocol, Protocol)
+	}
+	if s.Still < 0 {
+		return State{}, fmt.Errorf("alert state: a time below zero")
+	}
+	for _, c := range slices.Concat(s.Active, s.Noticed) {
+		if !known(c.Kind) {
+			return State{}, fmt.Errorf("alert state: there is no kind %q", c.Kind)
+		}
+	}
+	return s, nil
+}
+
+// Sight is what one look at the document has come to.
+type Sight struct {
+	Document *heartbeat.Document // nil when there is none that can be read
+	Problem  string              // why not
+	// Elapsed is how long ago this process looked before, by its own clock; zero at
+	// its first look.
+	Elapsed time.Duration
+}
+
+// Rules are what an operator may set.
+type Rules struct {
+	After     time.Duration
+	Receivers []string
+}
+
+// Step takes one look in. The state that it is given is not changed.
+func Step(s State, g Sight, r Rules) State {
+	s = s.clone()
+	s.Protocol = Protocol
+	news, older := s.see(g)
+	c := Condition{Kind: HeartbeatStale, Severity: Critical, Since: s.Last, Sentence: staleWords(s, g)}
+	was := slices.ContainsFunc(s.Active, c.same)
+	switch {
+	case news && was:
+		s.end(c, g.Document.At, r)
+	case !was && time.Duration(s.Still)*time.Second > r.After:
+		s.begin(c, time.Time{}, r)
+	}
+	// A document that has been there all the while, or comes from before, says nothing
+	// of now.
+	if g.Document == nil || older || slices.ContainsFunc(s.Active, c.same) {
+		return s
+	}
+	j := Judge(g.Document, r.After, s.noticed)
+	s.notice(j)
+	for _, c := range j.Due {
+		if !j.Held(c) && !slices.ContainsFunc(s.Active, c.same) {
+			s.begin(c, g.Document.At, r)
+		}
+	}
+	for _, a := range slices.Clone(s.Active) {
+		if a.Kind != HeartbeatStale && !slices.ContainsFunc(j.Due, a.same) && !slices.ContainsFunc(j.Early, a.same) && !j.Held(a) {
+			s.end(a, g.Document.At, r)
+		}
+	}
+	return s
+}
+
+// see notes whether a new document has come. Only one that is later than the one
+// seen last is news: one put back from a copy does not speak for today. When the
+// clock that dates them has gone back, the next but one is news again.
+func (s *State) see(g Sight) (news, older bool) {
+	if g.Document != nil {
+		at := g.Document.At
+		news, older = at.After(s.Last), at.Before(s.Last)
+		s.Last = at
+	}
+	if news {
+		s.Still = 0
+	} else {
+		s.Still += int64(g.Elapsed / time.Second)
+	}
+	return news, older
+}
+
+func staleWords(s State, g Sight) string {
+	words := "No new fleet-health.json is seen"
+	if !s.Last.IsZero() {
+		words += "; the last one is of " + stamp(s.Last)
+	}
+	if g.Problem != "" {
+		words += ": " + g.Problem
+	}
+	return words + "."
+}
+
+func (s *State) begin(c Condition, at time.Time, r Rules) {
+	s.Active = append(s.Active, c)
+	s.Count++
+	s.post(began(c, at, s.Count), r)
+}
+
+func (s *State) end(c Condition, at time.Time, r Rules) {
+	i := slices.IndexFunc(s.Active, c.same)
+	c = s.Active[i]
+	s.Active = slices.Delete(s.Active, i, i+1)
+	s.Count++
+	s.post(ended(c, at, s.Count), r)
+}
+
+func (s *State) post(m Message, r Rules) {
+	if len(r.Receivers) == 0 {
+		return
+	}
+	s.Outbox = append(s.Outbox, Letter{Message: m, To: slices.Clone(r.Receivers)})
+	if over := len(s.Outbox) - MaxOutbox; over > 0 {
+		s.Outbox = slices.Delete(s.Outbox, 0, over)
+		s.Lost += uint64(over)
+	}
+}
+
+// noticed is since when a condition without a time of its own is there.
+func (s *State) noticed(c Condition) time.Time {
+	if i := slices.IndexFunc(s.Noticed, c.same); i >= 0 {
+		return s.Noticed[i].Since
+	}
+	return time.Time{}
+}
+
+// notice keeps since when the early ones are there: of those with a time of their own
+// it is what the document says, and costs nothing to keep.
+func (s *State) notice(j Judgement) {
+	var keep []Condition
+	for _, c := range slices.Concat(j.Early, j.Due) {
+		keep = append(keep, Condition{Kind: c.Kind, Subject: c.Subject, Since: c.Since})
+	}
+	for _, c := range s.Noticed {
+		if j.Held(c) && !slices.ContainsFunc(keep, c.same) {
+			keep = append(keep, c)
+		}
+	}
+	s.Noticed = keep
+}
+
+// Delivered notes that a receiver has taken a message.
+func Delivered(s State, id, receiver string) State {
+	s = s.clone()
+	for i := range s.Outbox {
+		if s.Outbox[i].Message.ID == id {
+			s.Outbox[i].To = slices.DeleteFunc(s.Outbox[i].To, func(to string) bool { return to == receiver })
+		}
+	}
+	s.Outbox = slices.DeleteFunc(s.Outbox, func(l Letter) bool { return len(l.To) == 0 })
+	return s
+}
+
+// Only leaves out receivers that are no more.
+func Only(s State, receivers []string) State {
+	s = s.clone()
+	for i := range s.Outbox {
+		s.Outbox[i].To = slices.DeleteFunc(s.Outbox[i].To, func(to string) bool { return !slices.Contains(receivers, to) })
+	}
+	s.Outbox = slices.DeleteFunc(s.Outbox, func(l Letter) bool { return len(l.To) == 0 })
+	return s
+}
+
+// Next is the oldest message that a receiver has not taken.
+func Next(s State, receiver string) (Message, bool) {
+	for _, l := range s.Outbox {
+		if slices.Contains(l.To, receiver) {
+			return l.Message, true
+		}
+	}
+	return Message{}, false
+}
+
+func (s State) clone() State {
+	s.Active, s.Noticed, s.Outbox = slices.Clone(s.Active), slices.Clone(s.Noticed), slices.Clone(s.Outbox)
+	for i := range s.Outbox {
+		s.Outbox[i].To = slices.Clone(s.Outbox[i].To)
+	}
+	return s
+}
+
+// quarter is how much of the window may be lost in a restart.
+const quarter = 4
+
+// Worth says whether a state is worth writing over the one written last: something
+// was told, seen or delivered, or the stillness has grown by a quarter of the window.
+func Worth(now, written State, after time.Duration) bool {
+	if time.Duration(now.Still-written.Still)*time.Second >= after/quarter || now.Still < written.Still {
+		return true
+	}
+	now.Still, now.Last = written.Still, written.Last
+	a, errA := json.Marshal(now)
+	b, errB := json.Marshal(written)
+	return errA != nil || errB != nil || string(a) != string(b)
+}
