@@ -42,7 +42,7 @@ const maxSentence = 1024
 // began is the message of a condition, number n of all that a state has made.
 func began(c Condition, at time.Time, n uint64) Message {
 	return Message{
-		Protocol: Protocol, ID: id(c, Began, n), Event: Began, Kind: c.Kind, Subject: c.Subject, Severity: c.Severity,
+		Protocol: Protocol, ID: id(c, Began, n), Event: Began, Kind: c.Kind, Subject: clean(c.Subject), Severity: c.Severity,
 		Title: title(c), Sentence: clean(c.Sentence), Since: c.Since, At: at,
 	}
 }

@@ -25,6 +25,16 @@ const (
 	KeyRequest         = "request.json"
 	KeyPause           = "pause.json"
 
+	// ConfigMapHealth is where the heartbeat process publishes, and the names of what it
+	// publishes there and elsewhere; the last one says until when the fleet is vouched for.
+	ConfigMapHealth  = "fleet-health"
+	KeyHealth        = "fleet-health.json"
+	KeyRoleStatus    = "role-status.json"
+	FileHealthyUntil = "arc-healthy-until"
+	// ConfigMapAlert holds the state of the alert process.
+	ConfigMapAlert = "fleet-alert"
+	KeyAlertState  = "state.json"
+
 	// HeartbeatPrefix and a node name make the name of the Lease with which a
 	// host daemon says that its last report still holds (safety rule 29).
 	HeartbeatPrefix = "fleet-role-host-"
@@ -45,6 +55,15 @@ const (
 	// ServiceAccountProbe is the probes', and the name of their DaemonSet.
 	ServiceAccountProbe = "fleet-role-probe"
 	ServiceAccountHost  = "fleet-role-actuator"
+	// ServiceAccountHeartbeat and ServiceAccountAlert are also the names of the
+	// Deployments.
+	ServiceAccountHeartbeat = "fleet-heartbeat"
+	ServiceAccountAlert     = "fleet-alert"
+	// SecretHeartbeat holds GitHub's token for the heartbeat process, under the key
+	// SecretToken; SecretAlert the addresses and tokens of the alert process.
+	SecretHeartbeat = "heartbeat-gh-token"
+	SecretToken     = "token"
+	SecretAlert     = "fleet-alert"
 
 	// SnapshotPrefix and a swap id make the base name of an etcd snapshot (R-D1-28).
 	SnapshotPrefix = "fleet-role-"

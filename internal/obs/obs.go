@@ -24,6 +24,10 @@ const (
 	Sentence   = "sentence"
 	Wait       = "wait"
 	Server     = "server"
+	Publisher  = "publisher"
+	Receiver   = "receiver"
+	Kind       = "kind"
+	Subject    = "subject"
 	Err        = "err"
 )
 
