@@ -40,6 +40,17 @@ type Node struct {
 	Swap bool
 }
 
+// Wanted is what is asked about GitHub's runners.
+type Wanted struct {
+	// Namespace of the runner controller and its listeners.
+	Namespace        string
+	Controller, Pods bool
+	ScaleSets        []string // namespace/release
+}
+
+// Any says whether anything is asked.
+func (w Wanted) Any() bool { return w.Controller || w.Pods || len(w.ScaleSets) > 0 }
+
 // Runners is what Actions Runner Controller says of itself. A problem in words is
 // an answer that nobody has.
 type Runners struct {

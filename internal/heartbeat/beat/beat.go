@@ -27,21 +27,10 @@ type Cluster interface {
 	RoleStatus(ctx context.Context) (string, error)
 	// Runners is what the checks of GitHub's runners need. What could not be read is
 	// in it.
-	Runners(ctx context.Context, w Wanted) *heartbeat.Runners
+	Runners(ctx context.Context, w heartbeat.Wanted) *heartbeat.Runners
 	// Date is the API server's clock as its last answer gave it; zero before the first.
 	Date() time.Time
 }
-
-// Wanted is what is asked about GitHub's runners.
-type Wanted struct {
-	// Namespace of the runner controller and its listeners.
-	Namespace        string
-	Controller, Pods bool
-	ScaleSets        []string // namespace/release
-}
-
-// Any says whether anything is asked.
-func (w Wanted) Any() bool { return w.Controller || w.Pods || len(w.ScaleSets) > 0 }
 
 // Publisher is one place to publish to.
 type Publisher interface {
@@ -55,7 +44,7 @@ type Publisher interface {
 // Settings of a heartbeat.
 type Settings struct {
 	Build    heartbeat.Settings
-	Runners  Wanted
+	Runners  heartbeat.Wanted
 	Interval time.Duration
 	// HealthyUntil is the file that holds until when a healthy fleet is vouched for,
 	// empty for none; Window is how long that is.

@@ -50,7 +50,7 @@ func (r *rig) Nodes(context.Context) ([]heartbeat.Node, error) {
 
 func (r *rig) RoleStatus(context.Context) (string, error) { return r.status, r.statusErr }
 
-func (r *rig) Runners(context.Context, beat.Wanted) *heartbeat.Runners { return nil }
+func (r *rig) Runners(context.Context, heartbeat.Wanted) *heartbeat.Runners { return nil }
 
 func (r *rig) Date() time.Time {
 	if r.apiErr != nil {
