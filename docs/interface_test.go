@@ -18,8 +18,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/exadev/regrade/internal/alert"
 	"github.com/exadev/regrade/internal/fitness"
 	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/heartbeat"
 	hostsettings "github.com/exadev/regrade/internal/hostd/settings"
 	"github.com/exadev/regrade/internal/status"
 	"github.com/exadev/regrade/internal/web"
@@ -33,25 +35,31 @@ func TestTheInterfacePageListsWhatTheCodeFixes(t *testing.T) {
 	}
 	listed := heldCells(string(page))
 	for source, names := range map[string][]string{
-		"fleet":         constantsOf(t, "../internal/fleet"),
-		"keys":          keysOf(fleet.DefaultKeys()),
-		"codes":         reasonCodes(t),
-		"settings":      settings(t),
-		"env.example":   composeVariables(t),
-		"host.yaml":     fields(reflect.TypeFor[hostsettings.Host](), nil),
-		"json status":   fields(reflect.TypeFor[status.Status](), shared),
-		"json report":   fields(reflect.TypeFor[status.Report](), shared),
-		"json record":   fields(reflect.TypeFor[status.Record](), shared),
-		"json request":  fields(reflect.TypeFor[status.Request](), nil),
-		"json pause":    fields(reflect.TypeFor[status.Pause](), nil),
-		"metrics":       slices.Collect(maps.Keys(web.Metrics())),
-		"metrics probe": slices.Collect(maps.Keys(web.ProbeMetrics())),
-		"json verdict":  fields(reflect.TypeFor[fitness.Verdict](), shared[1:]),
-		"json entry":    fields(reflect.TypeFor[fitness.Entry](), nil),
-		"json measure":  fields(reflect.TypeFor[fitness.Measure](), nil),
-		"json reason":   fields(reflect.TypeFor[status.Reason](), nil),
-		"json fact":     fields(reflect.TypeFor[status.Fact](), nil),
-		"json time":     fields(reflect.TypeFor[status.StepTime](), nil),
+		"fleet":             constantsOf(t, "../internal/fleet"),
+		"keys":              keysOf(fleet.DefaultKeys()),
+		"codes":             reasonCodes(t),
+		"settings":          settings(t),
+		"env.example":       composeVariables(t),
+		"host.yaml":         fields(reflect.TypeFor[hostsettings.Host](), nil),
+		"json status":       fields(reflect.TypeFor[status.Status](), shared),
+		"json report":       fields(reflect.TypeFor[status.Report](), shared),
+		"json record":       fields(reflect.TypeFor[status.Record](), shared),
+		"json request":      fields(reflect.TypeFor[status.Request](), nil),
+		"json pause":        fields(reflect.TypeFor[status.Pause](), nil),
+		"metrics":           slices.Collect(maps.Keys(web.Metrics())),
+		"metrics probe":     slices.Collect(maps.Keys(web.ProbeMetrics())),
+		"metrics heartbeat": slices.Collect(maps.Keys(web.HeartbeatMetrics())),
+		"metrics alert":     slices.Collect(maps.Keys(web.AlertMetrics())),
+		"json health":       fields(reflect.TypeFor[heartbeat.Document](), []reflect.Type{reflect.TypeFor[status.Swap]()}),
+		"json message":      fields(reflect.TypeFor[alert.Message](), nil),
+		"json alert state":  fields(reflect.TypeFor[alert.State](), []reflect.Type{reflect.TypeFor[alert.Message]()}),
+		"kinds":             kinds(),
+		"json verdict":      fields(reflect.TypeFor[fitness.Verdict](), shared[1:]),
+		"json entry":        fields(reflect.TypeFor[fitness.Entry](), nil),
+		"json measure":      fields(reflect.TypeFor[fitness.Measure](), nil),
+		"json reason":       fields(reflect.TypeFor[status.Reason](), nil),
+		"json fact":         fields(reflect.TypeFor[status.Fact](), nil),
+		"json time":         fields(reflect.TypeFor[status.StepTime](), nil),
 	} {
 		t.Run(source, func(t *testing.T) {
 			if len(names) == 0 {
@@ -73,6 +81,13 @@ func TestTheInterfacePageListsWhatTheCodeFixes(t *testing.T) {
 	for source := range listed {
 		t.Errorf("interface.md holds a table against %q, which this test does not know", source)
 	}
+}
+
+func kinds() (names []string) {
+	for _, k := range alert.Kinds() {
+		names = append(names, string(k))
+	}
+	return names
 }
 
 var (

@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/exadev/regrade/internal/cli"
+	"github.com/exadev/regrade/internal/cli/alertcmd"
 	"github.com/exadev/regrade/internal/cli/entrycmd"
 	"github.com/exadev/regrade/internal/cli/env"
+	"github.com/exadev/regrade/internal/cli/heartbeatcmd"
 	"github.com/exadev/regrade/internal/cli/hostcmd"
 	"github.com/exadev/regrade/internal/cli/probecmd"
 )
@@ -46,7 +48,10 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	e := env.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: now}
 	d := cli.Production()
-	d.More = append(d.More, entrycmd.New(e), hostcmd.New(e, hostcmd.Production()), probecmd.New(e, probecmd.Production(cli.Version)))
+	d.More = append(d.More,
+		entrycmd.New(e), hostcmd.New(e, hostcmd.Production()), probecmd.New(e, probecmd.Production(cli.Version)),
+		heartbeatcmd.New(e, heartbeatcmd.Production(cli.Version)), alertcmd.New(e, alertcmd.Production(cli.Version)),
+	)
 	code := cli.Run(ctx, os.Args[1:], e, d)
 	stop()
 	os.Exit(code)

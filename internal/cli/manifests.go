@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -8,7 +9,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/exadev/regrade/internal/cli/alertcmd"
 	"github.com/exadev/regrade/internal/cli/env"
+	"github.com/exadev/regrade/internal/cli/heartbeatcmd"
 	"github.com/exadev/regrade/internal/cli/probecmd"
 	"github.com/exadev/regrade/internal/manifests"
 )
@@ -16,6 +19,8 @@ import (
 func newManifests(e env.Env) *cobra.Command {
 	var s settings
 	var sensing probecmd.Sensing
+	var beat heartbeatcmd.Settings
+	var alert alertcmd.Settings
 	m := manifests.Settings{Controller: true}
 	// The same settings without the probes', to tell whose variable is whose.
 	controllers := pflag.NewFlagSet("controller", pflag.ContinueOnError)
@@ -26,7 +31,9 @@ func newManifests(e env.Env) *cobra.Command {
 		Long: `Manifests prints namespace, service accounts, rights, the controller's
 Deployment, the probes' DaemonSet and the Secret with the host daemons' token.
 Settings given here as flags or variables become the Deployment's and the
-DaemonSet's.
+DaemonSet's. --heartbeat and --alert print those two processes, too; tokens and
+addresses of receivers they take from the Secrets heartbeat-gh-token and
+fleet-alert, which a person makes.
 
 The three ConfigMaps are not among them: the controller makes them where they are
 absent, and what they hold is live. --configmaps prints them without data, for
@@ -47,6 +54,9 @@ kubectl create.`,
 			m.ProbeEnv = variables(cmd.Flags(), probecmd.Flags())
 			m.Namespace, m.ActuatorConfigMap = s.namespace, s.actuators
 			m.Env = variables(cmd.Flags(), controllers)
+			if err := healthEnv(cmd.Flags(), &m, &beat, &alert); err != nil {
+				return err
+			}
 			objects, err := manifests.Objects(m)
 			if err != nil {
 				return env.Usage("%v", err)
@@ -66,10 +76,60 @@ kubectl create.`,
 	cmd.Flags().BoolVar(&m.ConfigMaps, "configmaps", false, "print the ConfigMaps, too, without data")
 	cmd.Flags().BoolVar(&m.Controller, "deployment", true, "print the controller's Deployment")
 	cmd.Flags().BoolVar(&m.Probe, "probe", true, "print the probes' DaemonSet")
+	cmd.Flags().BoolVar(&m.Heartbeat, "heartbeat", false, "print the heartbeat's Deployment, rights and ConfigMap")
+	cmd.Flags().BoolVar(&m.Alert, "alert", false, "print those of the alert process")
+	beat.Flags(cmd.Flags(), "heartbeat-")
+	alert.Flags(cmd.Flags(), "alert-")
 	m.ProbeMetricsPort = manifests.ProbeMetricsPort
 	cmd.Flags().Var(env.Int{Value: &m.ProbeMetricsPort, Max: 65535}, "probe-metrics-port", "port of each host at which its probe serves /metrics, /healthz and /readyz; 0 for not at all")
 	env.Bind(cmd.Flags(), "probe-metrics-port", "FLEET_ROLE_PROBE_METRICS_PORT")
 	return cmd
+}
+
+// healthEnv gives the heartbeat and the alert process their variables: their own, and
+// those of the others that they take. In the cluster both go by ConfigMaps.
+func healthEnv(fs *pflag.FlagSet, m *manifests.Settings, beat *heartbeatcmd.Settings, alert *alertcmd.Settings) error {
+	if m.Heartbeat {
+		beat.ConfigMap = true
+		if err := beat.Check(); err != nil {
+			return err
+		}
+		m.HeartbeatEnv = append(prefixed(fs, "HEARTBEAT_"), named(m.Env, "FLEET_ROLE_API_SERVERS", "FLEET_ROLE_NAMESPACE", "FLEET_ROLE_LABEL_PREFIX", "FLEET_ROLE_RUNNER_SELECTOR", "FLEET_ROLE_TARGET")...)
+		m.Runners = beat.Wants()
+	}
+	if m.Alert {
+		switch {
+		case alert.Command != "" || alert.File != "":
+			return env.Usage("FLEET_ALERT_COMMAND, FLEET_ALERT_FILE: the image has no other file than regrade")
+		case alert.State != "" && alert.State != alertcmd.InConfigMap:
+			return env.Usage("FLEET_ALERT_STATE: the pod has no disk of its own, want %s", alertcmd.InConfigMap)
+		}
+		alert.ConfigMap, alert.State = true, alertcmd.InConfigMap
+		if err := alert.Check(); err != nil {
+			return err
+		}
+		m.AlertEnv = append(prefixed(fs, "FLEET_ALERT_"), named(m.Env, "FLEET_ROLE_API_SERVERS", "FLEET_ROLE_NAMESPACE")...)
+	}
+	return nil
+}
+
+// prefixed are the settings whose variables begin so.
+func prefixed(fs *pflag.FlagSet, prefix string) (vars []manifests.Var) {
+	fs.VisitAll(func(f *pflag.Flag) {
+		if name := env.Variable(f); strings.HasPrefix(name, prefix) && f.Value.String() != "" {
+			vars = append(vars, variable(name, f.Value.String()))
+		}
+	})
+	return vars
+}
+
+func named(vars []manifests.Var, names ...string) (out []manifests.Var) {
+	for _, v := range vars {
+		if slices.Contains(names, v.Name) {
+			out = append(out, v)
+		}
+	}
+	return out
 }
 
 // tag is the image's: a release names its own.
@@ -90,12 +150,17 @@ func variables(fs, takes *pflag.FlagSet) []manifests.Var {
 		if !strings.HasPrefix(name, "FLEET_ROLE_") || takes.Lookup(f.Name) == nil || value == "" {
 			return
 		}
-		if strings.HasSuffix(name, "_SECONDS") {
-			if d, err := env.ParseSeconds(value); err == nil {
-				value = strconv.FormatInt(int64(d/time.Second), 10)
-			}
-		}
-		vars = append(vars, manifests.Var{Name: name, Value: value})
+		vars = append(vars, variable(name, value))
 	})
 	return vars
+}
+
+// variable is one, lengths of time in seconds.
+func variable(name, value string) manifests.Var {
+	if strings.HasSuffix(name, "_SECONDS") {
+		if d, err := env.ParseSeconds(value); err == nil {
+			value = strconv.FormatInt(int64(d/time.Second), 10)
+		}
+	}
+	return manifests.Var{Name: name, Value: value}
 }

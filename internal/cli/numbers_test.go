@@ -8,7 +8,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/exadev/regrade/internal/cli/alertcmd"
 	"github.com/exadev/regrade/internal/cli/env"
+	"github.com/exadev/regrade/internal/cli/heartbeatcmd"
 	"github.com/exadev/regrade/internal/cli/probecmd"
 )
 
@@ -17,7 +19,7 @@ import (
 func TestNumbersThatMakeNoSenseAreRefused(t *testing.T) {
 	e := env.Env{Out: io.Discard, Err: io.Discard, Getenv: func(string) string { return "" }}
 	numbers := 0
-	for _, cmd := range []*cobra.Command{newController(e, Deps{}), newManifests(e), probecmd.New(e, probecmd.Deps{})} {
+	for _, cmd := range []*cobra.Command{newController(e, Deps{}), newManifests(e), probecmd.New(e, probecmd.Deps{}), heartbeatcmd.New(e, heartbeatcmd.Deps{}), alertcmd.New(e, alertcmd.Deps{})} {
 		for _, fs := range []*pflag.FlagSet{cmd.Flags(), cmd.PersistentFlags()} {
 			fs.VisitAll(func(f *pflag.Flag) {
 				name := env.Variable(f)
@@ -57,7 +59,7 @@ func TestNumbersThatMakeNoSenseAreRefused(t *testing.T) {
 var zeroIsNone = map[string]bool{
 	"FLEET_ROLE_RUNNER_WAIT_SECONDS": true, "FLEET_ROLE_DWELL_SECONDS": true, "FLEET_ROLE_MAX_SERVERS": true, "FLEET_ROLE_MAX_SWAPS_PER_DAY": true,
 	"FLEET_ROLE_FAILED_CONNECTS": true, "FLEET_ROLE_MEMORY_SOME_PERCENT": true, "FLEET_ROLE_MEMORY_FULL_PERCENT": true, "FLEET_ROLE_MEMORY_FLOOR_MIB": true,
-	"FLEET_ROLE_PROBE_METRICS_PORT": true,
+	"FLEET_ROLE_PROBE_METRICS_PORT": true, "HEARTBEAT_UNSCHEDULABLE_AFTER_SECONDS": true,
 }
 
 func TestASettingThatMakesNoSenseIsNamed(t *testing.T) {

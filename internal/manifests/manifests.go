@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/heartbeat"
 )
 
 // Var is one environment variable of the controller.
@@ -39,6 +40,12 @@ type Settings struct {
 	// ProbeMetricsPort is where each probe shows its metrics and health, on its
 	// host; zero for not at all.
 	ProbeMetricsPort int
+	// Heartbeat and Alert render those two processes, each with its account, rights and
+	// ConfigMap; their variables follow, in order. Runners is what the heartbeat asks
+	// about GitHub's runners, and has to be allowed to.
+	Heartbeat, Alert       bool
+	HeartbeatEnv, AlertEnv []Var
+	Runners                heartbeat.Wanted
 }
 
 func (s Settings) keys() fleet.Keys {
@@ -106,7 +113,7 @@ func Objects(s Settings) ([]Object, error) {
 	if s.Probe {
 		objects = append(objects, daemonSet(s))
 	}
-	return objects, nil
+	return append(objects, health(s)...), nil
 }
 
 const (
@@ -134,6 +141,8 @@ func (s Settings) check() error {
 		return errors.New("the controller's Deployment needs an image")
 	case s.Probe && s.Image == "":
 		return errors.New("the probes' DaemonSet needs an image")
+	case (s.Heartbeat || s.Alert) && s.Image == "":
+		return errors.New("the Deployments of heartbeat and alert need an image")
 	case s.Probe && !path.IsAbs(s.FsyncDir):
 		return fmt.Errorf("the folder in which disks are measured: %q is no absolute path", s.FsyncDir)
 	case s.ProbeMetricsPort < 0 || s.ProbeMetricsPort > 65535:

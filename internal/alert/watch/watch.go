@@ -14,6 +14,7 @@ import (
 	"github.com/exadev/regrade/internal/alert"
 	"github.com/exadev/regrade/internal/heartbeat"
 	"github.com/exadev/regrade/internal/obs"
+	"github.com/exadev/regrade/internal/sleep"
 )
 
 // Source is where the document is.
@@ -115,12 +116,8 @@ func (w *Watch) Run(ctx context.Context, after func(Turn)) {
 		if after != nil {
 			after(t)
 		}
-		wait := time.NewTimer(w.s.Interval)
-		select {
-		case <-ctx.Done():
-			wait.Stop()
+		if !sleep.For(ctx, w.s.Interval) {
 			return
-		case <-wait.C:
 		}
 	}
 }

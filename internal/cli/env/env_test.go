@@ -3,12 +3,16 @@ package env_test
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/exadev/regrade/internal/cli/env"
+	"github.com/exadev/regrade/internal/obs"
 )
 
 func TestSecondsTakesSecondsAndDurations(t *testing.T) {
@@ -116,5 +120,60 @@ func TestExitStatuses(t *testing.T) {
 		if code, message := env.Status(test.err); code != test.code || message != test.message {
 			t.Errorf("%s: got %d, %q", name, code, message)
 		}
+	}
+}
+
+// Safety rule 31: a secret comes from its variable or from a file, and neither an
+// error nor a flag shows it.
+func TestASecretComesFromItsVariableOrAFile(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, content string) string {
+		p := filepath.Join(dir, name)
+		if err := os.WriteFile(p, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	for name, test := range map[string]struct {
+		variable, file string
+		want, wantErr  string
+	}{
+		"neither":                {"", "", "", ""},
+		"the variable":           {"hunter2", "", "hunter2", ""},
+		"a file with a new line": {"", write("a", "hunter2\n"), "hunter2", ""},
+		"both":                   {"hunter2", write("a", "hunter2"), "", "X_TOKEN and X_TOKEN_FILE: want one of them"},
+		"an empty file":          {"", write("empty", " \n"), "", "is empty"},
+		"no file":                {"", dir + "/none", "", "X_TOKEN_FILE: open"},
+		"two lines":              {"", write("two", "hunter2\nhunter3"), "", "X_TOKEN has a control character"},
+		"a large file":           {"", write("large", strings.Repeat("hunter2", 2000)), "", "X_TOKEN: more than 8192 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := env.Secret{Variable: "X_TOKEN"}
+			cmd := &cobra.Command{Use: "x", SilenceErrors: true, SilenceUsage: true}
+			s.Flag(cmd.Flags(), "token", "the token")
+			getenv := func(k string) string {
+				return map[string]string{"X_TOKEN": test.variable, "X_TOKEN_FILE": test.file}[k]
+			}
+			var got obs.Secret
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+				if err := env.Read(cmd, getenv); err != nil {
+					return err
+				}
+				var err error
+				got, err = s.Read(getenv)
+				return err
+			}
+			cmd.SetArgs(nil)
+			err := cmd.Execute()
+			if test.wantErr != "" {
+				if err == nil || !strings.Contains(err.Error(), test.wantErr) || strings.Contains(err.Error(), "hunter") {
+					t.Errorf("got %v", err)
+				}
+				return
+			}
+			if err != nil || got.Reveal() != test.want {
+				t.Errorf("got %v, %v", got, err)
+			}
+		})
 	}
 }

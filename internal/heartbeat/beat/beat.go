@@ -17,6 +17,7 @@ import (
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/heartbeat"
 	"github.com/exadev/regrade/internal/obs"
+	"github.com/exadev/regrade/internal/sleep"
 	"github.com/exadev/regrade/internal/status"
 )
 
@@ -139,12 +140,8 @@ func (b *Beat) Run(ctx context.Context, after func(Turn)) {
 		if after != nil {
 			after(t)
 		}
-		wait := time.NewTimer(b.s.Interval)
-		select {
-		case <-ctx.Done():
-			wait.Stop()
+		if !sleep.For(ctx, b.s.Interval) {
 			return
-		case <-wait.C:
 		}
 	}
 }
