@@ -123,7 +123,9 @@ func known(t *testing.T, expr string) {
 		t.Fatalf("%s: %v", expr, err)
 	}
 	metrics := web.Metrics()
-	maps.Copy(metrics, web.ProbeMetrics())
+	for _, of := range []map[string][]string{web.ProbeMetrics(), web.HeartbeatMetrics(), web.AlertMetrics()} {
+		maps.Copy(metrics, of)
+	}
 	seen := 0
 	parser.Inspect(parsed, func(n parser.Node, _ []parser.Node) error {
 		v, ok := n.(*parser.VectorSelector)
