@@ -316,6 +316,9 @@ func TestADeadHeartbeatAlertsAsItself(t *testing.T) {
 		s.look(last, "")
 	}
 	s.want()
+	// A copy of before is no sign of life, nor is the last one after it once more.
+	s.look(healthy(last.At.Add(-time.Minute)), "")
+	s.want()
 	s.minutes(5, nil)
 	s.want("recovery heartbeat_stale")
 }

@@ -15,7 +15,10 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -298,8 +301,26 @@ func TestACommandThatFailsOrHangsHasNotTakenIt(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	began := time.Now()
-	if err := write("sleep 60 & sleep 60").Send(ctx, message()); err == nil || !strings.Contains(err.Error(), "did not end in time") || time.Since(began) > 10*time.Second {
+	if err := write("sleep 60 & echo $! >"+dir+"/pid; sleep 60").Send(ctx, message()); err == nil || !strings.Contains(err.Error(), "did not end in time") || time.Since(began) > 10*time.Second {
 		t.Errorf("after %s: %v", time.Since(began), err)
+	}
+	raw, err := os.ReadFile(dir + "/pid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); syscall.Kill(pid, 0) == nil; {
+		// A killed orphan stays a zombie until somebody takes it in.
+		if stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat"); err != nil || strings.Contains(string(stat), ") Z ") {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("what it started lives on")
+		}
+		runtime.Gosched()
 	}
 	if err := (Command{Path: dir + "/none"}).Send(t.Context(), message()); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)

@@ -37,6 +37,11 @@ type rig struct {
 	crash func(effect string) bool
 	dead  bool
 
+	// unkept are messages that were taken since the state was kept last; late is true
+	// once another one was sent before that.
+	unkept int
+	late   bool
+
 	names []string
 	down  map[string]error
 	had   map[string][]alert.Message // what each receiver took, again and again as it came
@@ -59,7 +64,7 @@ func (r *rig) Save(_ context.Context, raw []byte) error {
 	if r.dies("before save") || r.saveErr != nil {
 		return errors.Join(errCrash, r.saveErr)
 	}
-	r.kept, r.saves = slices.Clone(raw), r.saves+1
+	r.kept, r.saves, r.unkept = slices.Clone(raw), r.saves+1, 0
 	r.dies("after save")
 	return nil
 }
@@ -79,6 +84,8 @@ func (v receiver) Send(_ context.Context, m alert.Message) error {
 		return err
 	}
 	v.had[v.name] = append(v.had[v.name], m)
+	v.late = v.late || v.unkept > 0
+	v.unkept++
 	if v.dies("after send") {
 		return errCrash // it took it, and nobody lived to know
 	}
@@ -350,7 +357,7 @@ func history(t *rapid.T) {
 	look := func() {
 		w.Look(context.Background())
 		if r.dead {
-			r.dead = false
+			r.dead, r.unkept = false, 0
 			w = r.process(nil)
 		}
 		time.Sleep(time.Minute)
@@ -424,6 +431,9 @@ func history(t *rapid.T) {
 		if again > crashes {
 			t.Errorf("%s: %d messages came again in %d crashes", name, again, crashes)
 		}
+	}
+	if r.late {
+		t.Error("a message was sent before it was kept that the one before was taken")
 	}
 	if a, b := first(r.told("webhook")), first(r.told("ntfy")); !slices.Equal(a, b) {
 		t.Errorf("one was told %q, the other %q", a, b)
