@@ -179,6 +179,23 @@ func TestASilentVoterOnAReadyNodeIsNoTolerance(t *testing.T) { // rule 24
 	s.want("recovery no_tolerance")
 }
 
+// Its Node is Ready before its daemon speaks: for that moment nobody is told that there
+// is no tolerance, which has been so all the while.
+func TestALostVoterThatComesBackRaisesNothingElse(t *testing.T) {
+	s := newStory(t)
+	s.minutes(40, lost("n2", start))
+	s.want("alert server_not_ready n2")
+	silent := func(d *heartbeat.Document) {
+		d.Voters.Up, d.Voters.Tolerance, d.Voters.NoToleranceSince = 2, 0, start
+	}
+	s.minutes(3, silent)
+	s.want("recovery server_not_ready n2")
+	s.minutes(5, nil)
+	s.want()
+	s.minutes(40, silent)
+	s.want("alert no_tolerance")
+}
+
 func TestAServerHeldAtALevelIsNoLoss(t *testing.T) { // R-K-12, R-X-09, R-N-08
 	s := newStory(t)
 	s.minutes(60, func(d *heartbeat.Document) {
@@ -476,14 +493,17 @@ func TestACheckWithoutAStateGoesByWhatTheDocumentSays(t *testing.T) {
 		look alert.Look
 		want []alert.Kind
 	}{
-		"a healthy fleet":                    {alert.Look{Document: doc(nil), Date: at.Add(time.Minute)}, nil},
-		"no document":                        {alert.Look{Problem: "it is not there"}, []alert.Kind{alert.HeartbeatStale}},
-		"an old document":                    {alert.Look{Document: doc(lost("n2", start)), Date: at.Add(16 * time.Minute)}, []alert.Kind{alert.HeartbeatStale}},
-		"a document from the future":         {alert.Look{Document: doc(nil), Date: at.Add(-time.Hour)}, nil},
-		"a source that says no time":         {alert.Look{Document: doc(nil)}, nil},
-		"a lost server":                      {alert.Look{Document: doc(lost("n2", start)), Date: at}, []alert.Kind{alert.ServerNotReady}},
-		"a server that was lost just now":    {alert.Look{Document: doc(lost("n2", at)), Date: at}, nil},
-		"an even number":                     {alert.Look{Document: doc(even(2, start)), Date: at}, []alert.Kind{alert.VotersEven}},
+		"a healthy fleet":                 {alert.Look{Document: doc(nil), Date: at.Add(time.Minute)}, nil},
+		"no document":                     {alert.Look{Problem: "it is not there"}, []alert.Kind{alert.HeartbeatStale}},
+		"an old document":                 {alert.Look{Document: doc(lost("n2", start)), Date: at.Add(16 * time.Minute)}, []alert.Kind{alert.HeartbeatStale}},
+		"a document from the future":      {alert.Look{Document: doc(nil), Date: at.Add(-time.Hour)}, nil},
+		"a source that says no time":      {alert.Look{Document: doc(nil)}, nil},
+		"a lost server":                   {alert.Look{Document: doc(lost("n2", start)), Date: at}, []alert.Kind{alert.ServerNotReady}},
+		"a server that was lost just now": {alert.Look{Document: doc(lost("n2", at)), Date: at}, nil},
+		"an even number":                  {alert.Look{Document: doc(even(2, start)), Date: at}, []alert.Kind{alert.VotersEven}},
+		"no tolerance, as the document says": {alert.Look{Document: doc(func(d *heartbeat.Document) {
+			d.Voters.Up, d.Voters.Tolerance, d.Voters.NoToleranceSince = 2, 0, start
+		}), Date: at}, []alert.Kind{alert.NoTolerance}},
 		"a swap that is overdue":             {alert.Look{Document: doc(swapping(start)), Date: at}, []alert.Kind{alert.RoleSwapOverdue}},
 		"a swap and an even number with it ": {alert.Look{Document: doc(both(swapping(at.Add(time.Minute)), even(4, start))), Date: at}, nil},
 	} {

@@ -29,7 +29,11 @@ func Check(l Look, s State, after time.Duration) (due, early []Condition) {
 		c.Sentence = "fleet-health.json is of " + stamp(l.Document.At) + ", " + age.Round(time.Second).String() + " old."
 		return []Condition{c}, nil
 	}
-	j := Judge(l.Document, after, s.noticed)
+	first := s.noticed
+	if s.Protocol == 0 {
+		first = nil // nobody has watched
+	}
+	j := Judge(l.Document, after, first)
 	for _, c := range j.Due {
 		if !j.Held(c) {
 			due = append(due, c)

@@ -39,7 +39,7 @@ func (j Judgement) Held(c Condition) bool { return j.held != nil && j.held(c) }
 
 // Judge says what is wrong by a document that speaks of now. after is the window,
 // first says when a condition was first noticed, for one that the document gives no
-// time; the zero time when it never was.
+// time; the zero time when it never was. It is nil where nobody has watched.
 func Judge(d *heartbeat.Document, after time.Duration, first func(Condition) time.Time) Judgement {
 	w := weigher{d: d, after: after, first: first}
 	w.swapping, w.deadline = d.Swapping()
@@ -153,10 +153,16 @@ func (w *weigher) tolerance() {
 	case v.Up < v.Count && w.lost >= v.Count-v.Up, v.Up == v.Count && v.Count%2 == 0:
 		return
 	}
-	w.add(Condition{
+	c := Condition{
 		Kind: NoTolerance, Severity: Critical, Since: v.NoToleranceSince,
 		Sentence: fmt.Sprintf("No more voter may fail since %s: %d of %d voters are up.", stamp(v.NoToleranceSince), v.Up, v.Count),
-	}, w.within)
+	}
+	if w.first != nil {
+		// It counts from when nothing else said it: a lost server that is back is not up
+		// before its daemon speaks.
+		c.Since = w.first(c)
+	}
+	w.add(c, w.within)
 }
 
 // unhealthy: what fails for which there is no kind of its own.
