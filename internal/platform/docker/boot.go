@@ -1,6 +1,8 @@
 package docker
 
 import (
+	"os"
+
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/platform"
 	"github.com/exadev/regrade/internal/platform/rolefile"
@@ -27,6 +29,14 @@ func (h *Host) owed(f platform.Facts, r record) fleet.Role {
 		}
 	}
 	return ""
+}
+
+// confirmedSince says that a join was confirmed after a container was started: its
+// entrypoint has asked without it, and idles. Where the host is a container itself a
+// boot of it has no id of its own, and empties /run all the same.
+func (h *Host) confirmedSince(c Container) bool {
+	info, err := os.Stat(h.at(fleet.FileJoining))
+	return err == nil && info.ModTime().After(c.Started)
 }
 
 // boot is this boot's id, empty where it cannot be told.

@@ -55,7 +55,7 @@ func (h *Host) start(ctx context.Context, role fleet.Role, late func() error) er
 			return nil // it runs
 		case process:
 			return fmt.Errorf("k3s %s runs in container %s: never both (safety rule 10)", one, c.Name)
-		case one == role && c.Runs() && r.Start.covers(role, c, h.boot()):
+		case one == role && c.Runs() && r.Start.covers(role, c, h.boot()) && !h.confirmedSince(c):
 			return nil // it is on its way
 		case c.ID == "" || c.AtRest():
 			continue

@@ -94,7 +94,7 @@ func (h *Host) unit(c Container, process bool, role fleet.Role, files rolefile.F
 		u.State = platform.StateActive
 	case process:
 		u.State = platform.StateActivating
-	case rolefile.MayStart(files, role).May && r.Start.covers(role, c, files.BootID):
+	case rolefile.MayStart(files, role).May && r.Start.covers(role, c, files.BootID) && !h.confirmedSince(c):
 		u.State = platform.StateActivating
 	default:
 		u.State = platform.StateInactive
