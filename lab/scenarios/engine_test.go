@@ -2,10 +2,14 @@ package scenarios
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/lab/host"
 )
 
 func trimmed(raw []byte) []byte { return bytes.TrimSpace(raw) }
@@ -22,34 +26,50 @@ func Test_engine_restarted(t *testing.T) {
 	ctx := t.Context()
 	for _, way := range []struct {
 		name    string
-		restart func(name string)
+		restart func(h *host.Host) error
 	}{
-		{"the engine is restarted", func(name string) {
-			_, err := s.Host(name).Systemctl(ctx, "restart", "docker")
-			s.must(err)
-			s.must(s.AwaitEngine(ctx, s.Host(name)))
+		{"the engine is restarted", func(h *host.Host) error {
+			_, err := h.Systemctl(ctx, "restart", "docker")
+			return err
 		}},
-		{"the host is rebooted", func(name string) {
-			s.must(s.Host(name).Shutdown(ctx))
-			s.must(s.Host(name).Boot(ctx))
-			s.must(s.AwaitEngine(ctx, s.Host(name)))
+		{"the host is rebooted", func(h *host.Host) error {
+			return errors.Join(h.Shutdown(ctx), h.Boot(ctx))
 		}},
 	} {
 		s.Logf("after every effect %s", way.name)
-		seen := map[string]string{out: s.deciding(out), in: s.deciding(in)}
 		restarts := map[string]int{}
+		var mu sync.Mutex
+		// Each host has its own, so that no effect on one passes while the other is restarted.
+		watch, ended := context.WithCancel(ctx)
+		var hosts sync.WaitGroup
+		for _, name := range []string{out, in} {
+			seen := s.deciding(name)
+			hosts.Go(func() {
+				for watch.Err() == nil {
+					now := s.deciding(name)
+					if now == seen {
+						time.Sleep(5 * time.Millisecond)
+						continue
+					}
+					// What comes up may decide anew, and that is an effect too: it is seen at the next look.
+					seen = now
+					if err := errors.Join(way.restart(s.Host(name)), s.AwaitEngine(ctx, s.Host(name))); err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					restarts[name]++
+					mu.Unlock()
+				}
+			})
+		}
 		began := time.Now()
 		s.ask(out, in)
 		for s.leaseHeldOrNew() {
-			for _, name := range []string{out, in} {
-				if now := s.deciding(name); now != seen[name] {
-					// What comes up may decide anew, and that is an effect too: it is seen at the next look.
-					seen[name] = now
-					way.restart(name)
-					restarts[name]++
-				}
-			}
+			time.Sleep(200 * time.Millisecond)
 		}
+		ended()
+		hosts.Wait()
 		s.Logf("restarts: %v in %.0f s", restarts, time.Since(began).Seconds())
 		if restarts[out] < 4 || restarts[in] < 4 {
 			t.Errorf("too few restarts to prove anything: %v", restarts)
