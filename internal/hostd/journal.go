@@ -48,6 +48,15 @@ func (j Journal) Running(id fleet.SwapID, s fleet.Step) bool {
 	return j.Is(id, s) && j.Phase == fleet.PhaseRunning
 }
 
+// Ended says whether the step is not taken again. A way back that was refused is: an
+// older daemon settled that, and its cause may have been put right since.
+func (j Journal) Ended() bool {
+	return j.Phase.Settled() && !(wayBack(j.Step) && j.Phase == fleet.PhaseRefused)
+}
+
+// wayBack says whether a step undoes another one.
+func wayBack(s fleet.Step) bool { return s == fleet.StepStepUp || s == fleet.StepRollback }
+
 // maxJournal bounds what is read back.
 const maxJournal = 64 << 10
 

@@ -70,7 +70,7 @@ func (f Facts) due(o order) bool {
 	switch {
 	case o.step == "" || f.Command != nil && f.Command.Step == fleet.StepFinishDemote:
 		return false // that command takes no order, it looks for evidence
-	case f.Journal.Is(o.swap, o.step) && f.Journal.Phase.Settled():
+	case f.Journal.Is(o.swap, o.step) && f.Journal.Ended():
 		return false // R-216-09, R-216-10
 	case o.step == fleet.StepStepDown && f.Journal.Is(o.swap, fleet.StepFinishDemote):
 		return false // finishing is how a step-down ends: the order stands on the Node until the swap does
@@ -136,8 +136,13 @@ func failed(f Facts, code, format string, args ...any) Decision {
 	return settle(f, fleet.PhaseFailed, problem(code, format, args...))
 }
 
-// refuse settles a step that has not begun: nothing was changed.
+// refuse settles a step that has not begun: nothing was changed. A way back waits in
+// place of that: nothing is left to go back to from it, and a person may put right what
+// is in its way, a file or a label (safety rules 6 and 7).
 func refuse(f Facts, o order, p Problem) Decision {
+	if wayBack(o.step) {
+		return hold(p.Code, "%s", p.Sentence)
+	}
 	j := Journal{
 		Swap: o.swap, Step: o.step, Phase: fleet.PhaseRefused, Code: p.Code, Message: p.Sentence,
 		BootID: f.Host.Files.BootID, Snapshot: f.Journal.keptSnapshot(o.swap), Local: o.local,

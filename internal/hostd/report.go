@@ -56,10 +56,10 @@ func kept(f Facts, d Decision) (fleet.SwapID, fleet.Step, bool) {
 		return "", "", false
 	}
 	if n := d.Effect.Journal; n != nil {
-		return n.Swap, n.Step, !f.Journal.Is(n.Swap, n.Step)
+		return n.Swap, n.Step, !f.Journal.Running(n.Swap, n.Step)
 	}
 	o := f.order()
-	return o.swap, o.step, f.due(o) && !f.Journal.Is(o.swap, o.step)
+	return o.swap, o.step, f.due(o) && !f.Journal.Running(o.swap, o.step)
 }
 
 // publish writes the report when something in it changed, then the heartbeat

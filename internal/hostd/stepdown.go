@@ -231,24 +231,33 @@ func orUnit(f Facts) string {
 	return "the server unit is " + string(f.Host.Server.State)
 }
 
+// beginStepUp waits for what is in the way. A member that is gone
+// steps up no more: that ends the step, and the evidence finishes the host.
+func beginStepUp(f Facts, o order) Decision {
+	files := f.Host.Files
+	if _, gone := removed(f); gone {
+		return begin(f, o)
+	}
+	if d, ok := admit(f, o); !ok {
+		return d
+	}
+	switch {
+	case files.RoleProblem != "" && files.Leaving == "":
+		return refuse(f, o, problem(CodeBadRoleFile, "%s: what this host is has to be written there before it steps up", files.RoleProblem))
+	case !files.WAL || files.Role != fleet.RoleServer && files.Leaving == "":
+		return refuse(f, o, problem(CodeNotServer, "the role file says %q, a datastore is there: %t: nothing could step up", files.Role, files.WAL))
+	}
+	return begin(f, o)
+}
+
 // stepUp is the way back (safety rule 7): role server, level full, restart, etcd
-// answers and the unit is ready, leaving last. It has no bound: nothing is left
-// to go back to, and a swap whose step-up has settled as failed never ends.
+// answers and the unit is ready, leaving last. It has no bound and is not refused:
+// nothing is left to go back to, and a swap whose step-up has settled as failed or
+// refused never ends.
 func stepUp(f Facts, o order) Decision {
 	h := f.Host
 	if !f.Journal.Running(o.swap, fleet.StepStepUp) {
-		if p, ok := f.labelled(o); !ok {
-			return refuse(f, o, p)
-		}
-		if p, ok := f.held(o); !ok {
-			// Not settled: an outgoing voter left at etcd-only would be worse than
-			// one that waits for the next controller.
-			return hold(p.Code, "%s", p.Sentence)
-		}
-		if !h.Files.WAL || h.Files.Role != fleet.RoleServer && h.Files.Leaving == "" {
-			return refuse(f, o, problem(CodeNotServer, "the role file says %q, a datastore is there: %t: nothing could step up", h.Files.Role, h.Files.WAL))
-		}
-		return begin(f, o)
+		return beginStepUp(f, o)
 	}
 	if why, gone := removed(f); gone {
 		return failed(f, CodeMemberRemoved, "%s", why)

@@ -521,9 +521,6 @@ func TestRefusals(t *testing.T) { // R-D1-17, R-D1-32, R-216-12, R-228-15
 		"step-down with a datastore that stays": {"a", fleet.StepStepDown, func(r *rig) {
 			r.host.Change(func(f *platform.Facts) { f.DatastoreProblem = "server/db/etcd is a mount point" })
 		}, "DatastoreMount"},
-		"step-up of an agent":            {"d", fleet.StepStepUp, func(*rig) {}, "NotServer"},
-		"rollback with the label server": {"d", fleet.StepRollback, func(r *rig) { r.self.Labels[keys().DesiredRole()] = "server" }, "RoleMismatch"},
-		"rollback with a stale id":       {"d", fleet.StepRollback, func(r *rig) { r.lease.Annotations[fleet.LeaseSwapID] = "20260101T000000Z-a-d" }, "StaleSwap"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, c.node)

@@ -195,6 +195,11 @@ func unwritten(g *given) {
 	r.Role, r.Phase, r.Code, r.Message = fleet.RoleAgent, fleet.PhaseRunning, "EffectFailed", "role: write role: no space left on device; it is tried again"
 }
 
+// unreadable: the role file of OUT is garbage.
+func unreadable(r *status.Report) {
+	r.Role, r.Code, r.Message = "", "BadRoleFile", `/etc/github-runner/role: role "serv"`
+}
+
 // promoting: IN has its order and its host is at work.
 func promoting() *given {
 	g := cordoned().snapshot().order(4, fleet.StepPromote).reported(4, fleet.StepPromote, fleet.PhaseRunning)

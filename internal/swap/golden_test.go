@@ -421,6 +421,14 @@ func cases() []decision {
 		{name: "the candidate's Node is cleaned after a rollback", row: "CleanIn", given: restoring().with(func(g *given) { g.host(4).Node.Labels[fleet.LabelEtcd] = "true" })},
 		{name: "a rollback ends when the voters are those of before", row: "RolledBack", given: restoring()},
 		{name: "a rollback does not end before the outgoing voter is full again", row: "RestoreWait", given: restoring().order(1, fleet.StepStepUp).reported(1, fleet.StepStepUp, fleet.PhaseRunning)},
+		{name: "a rollback ends with an outgoing voter that refused the step-down and cannot step up", row: "RolledBack", given: restoring().order(1, fleet.StepStepUp).reported(1, fleet.StepStepUp, "", unreadable)},
+		{name: "a refused step-down is no restored voter before its step-up is ordered", row: "StepUpOrdered", given: restoring().order(1, fleet.StepStepDown).reported(1, fleet.StepStepDown, fleet.PhaseRefused, unreadable)},
+		{name: "an outgoing voter whose daemon had refused to step up is restored when it was never touched", row: "RolledBack", given: restoring().order(1, fleet.StepStepUp).reported(1, fleet.StepStepUp, fleet.PhaseRefused, unreadable)},
+		{name: "an untouched outgoing voter that is silent by now is waited for", row: "RestoreWait", given: restoring().order(1, fleet.StepStepUp).reported(1, fleet.StepStepUp, "", unreadable).with(func(g *given) { g.host(1).Fresh = false })},
+		{name: "an untouched outgoing voter whose etcd does not answer is waited for", row: "RestoreWait", given: restoring().order(1, fleet.StepStepUp).reported(1, fleet.StepStepUp, "", unreadable, func(r *status.Report) { r.Etcd = &status.EtcdView{Error: "connection refused"} })},
+		{name: "an untouched outgoing voter whose Node is not Ready is waited for", row: "RestoreWait", given: restoring().order(1, fleet.StepStepUp).reported(1, fleet.StepStepUp, "", unreadable).with(func(g *given) { g.host(1).Node.Ready = false })},
+		{name: "a leaving outgoing voter that cannot step up is waited for", row: "RestoreWait", given: restoring().order(1, fleet.StepStepUp).reported(1, fleet.StepStepUp, "", unreadable, func(r *status.Report) { r.Leaving = true })},
+		{name: "an outgoing voter at etcd alone that cannot step up is waited for", row: "RestoreWait", given: restoring().order(1, fleet.StepStepUp).reported(1, fleet.StepStepUp, "", unreadable, func(r *status.Report) { r.Level = fleet.LevelEtcdOnly })},
 		{name: "a silent candidate is cleaned past the bound", row: "CleanSilentIn", given: restoring().steps(map[State]time.Duration{Restore: 6 * time.Minute}).with(func(g *given) {
 			g.host(4).Fresh, g.host(4).Report.Phase = false, fleet.PhaseRunning
 			g.host(4).Node.Labels[fleet.LabelEtcd] = "true"

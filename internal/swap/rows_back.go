@@ -222,8 +222,22 @@ func (v *view) outRestored() bool {
 	if !v.stepIs(v.out, fleet.StepStepUp) {
 		return true
 	}
-	_, serves := list(v.out)
-	return serves && v.phaseIs(v.out, fleet.StepStepUp, fleet.PhaseDone) && back(v.out)
+	if _, serves := list(v.out); !serves || !back(v.out) {
+		return false
+	}
+	return v.phaseIs(v.out, fleet.StepStepUp, fleet.PhaseDone) || v.outUntouched()
+}
+
+// outUntouched: OUT's host refused the step-down, or has not begun the step-up, and
+// its files are those of a full server that is not leaving: there is nothing to take
+// back, whatever keeps the host from saying that it did.
+func (v *view) outUntouched() bool {
+	r := v.out.Report
+	if r == nil || r.Swap != v.rec.ID || r.Leaving || r.Level != fleet.LevelFull {
+		return false
+	}
+	unbegun := r.Step == fleet.StepStepUp && (r.Phase == "" || r.Phase == fleet.PhaseRefused)
+	return unbegun || r.Step == fleet.StepStepDown && r.Phase == fleet.PhaseRefused
 }
 
 // rollbackReasons are what the status says led to the rollback.

@@ -92,7 +92,7 @@ func (h *host) drive(ctx context.Context, p *parts, c hostd.Command) error {
 		}
 		j, dec := d.Facts().Journal, d.Decision()
 		switch {
-		case j.Is(c.Swap, c.Step) && j.Phase.Settled():
+		case j.Is(c.Swap, c.Step) && j.Ended():
 			return h.settled(j)
 		case dec.Code != "" && !dec.Acts() && !j.Running(c.Swap, c.Step) && holds[dec.Code]:
 			return refused(dec.Code, dec.Sentence)
@@ -114,7 +114,7 @@ func (h *host) drive(ctx context.Context, p *parts, c hostd.Command) error {
 var holds = map[string]bool{
 	hostd.CodeStaleSwap: true, hostd.CodeLeaseNotHeld: true, hostd.CodeLeaseTaken: true, hostd.CodeBadOrder: true, hostd.CodeBadRecord: true,
 	hostd.CodeNoAPI: true, hostd.CodeNoNode: true, hostd.CodeForeignPrefix: true, hostd.CodeBadJournal: true, hostd.CodeNotServer: true, hostd.CodeNoCondition: true, hostd.CodeNoAgent: true, hostd.CodeTooFewVoters: true,
-	hostd.CodeDatastoreMount: true, hostd.CodeNoOwnJoinURL: true,
+	hostd.CodeDatastoreMount: true, hostd.CodeNoOwnJoinURL: true, hostd.CodeRoleMismatch: true, hostd.CodeBadRoleFile: true,
 }
 
 func (h *host) settled(j hostd.Journal) error {
