@@ -26,6 +26,10 @@ const (
 	CodeHandOverFailed = "HandOverFailed"
 	CodeEtcdNotBack    = "EtcdNotBack"
 	CodeSnapshotFailed = "SnapshotFailed"
+	CodeWrongLevel     = "WrongLevel"
+
+	// Done, with something to say.
+	CodeLevelUnnoted = "LevelUnnoted"
 
 	// Waits and holds.
 	CodeNoAPI           = "NoAPI"

@@ -34,6 +34,9 @@ type Journal struct {
 	Stopped bool `json:"stopped,omitempty"`
 	// Asked is the API server's Date when leadership was first handed over.
 	Asked time.Time `json:"asked,omitzero"`
+	// Replaces is when the server was started that the step restarts into another
+	// level, by the host's clock; written before it is asked to.
+	Replaces time.Time `json:"replaces,omitzero"`
 	// Snapshot is the base name of an etcd snapshot taken for the swap.
 	Snapshot string `json:"snapshot,omitempty"`
 	// Local marks an installer's own step (promote-local, demote-local).

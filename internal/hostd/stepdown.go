@@ -26,7 +26,7 @@ func stepDown(f Facts, o order) Decision {
 	if late(f, f.Policy.OperationTimeout) {
 		return notInTime(f)
 	}
-	if h.Server.Level != fleet.LevelEtcdOnly {
+	if !f.runsAt(fleet.LevelEtcdOnly) {
 		return restartEtcdOnly(f, o)
 	}
 	if !f.Etcd.Voter() {
@@ -41,7 +41,7 @@ func stepDown(f Facts, o order) Decision {
 	if h.Files.Role != fleet.RoleAgent {
 		return writeRole(fleet.RoleAgent)
 	}
-	return done(f)
+	return settle(f, fleet.PhaseDone, f.unnoted())
 }
 
 // notInTime says why a step-down has not come to its end: a server that was never
@@ -51,6 +51,10 @@ func notInTime(f Facts) Decision {
 	if f.stopDue() {
 		if d, ok := spared(f); !ok {
 			return failed(f, d.Code, "not restarted within %s: %s", f.Policy.OperationTimeout, d.Sentence)
+		}
+		if f.restarted() {
+			p := f.wrongLevel(fleet.LevelEtcdOnly)
+			return failed(f, p.Code, "after %s: %s", f.Policy.OperationTimeout, p.Sentence)
 		}
 	}
 	return failed(f, CodeEtcdNotBack, "after %s: %s", f.Policy.OperationTimeout, etcdStage(f))
@@ -105,15 +109,7 @@ func restartEtcdOnly(f Facts, o order) Decision {
 	if h.Level != fleet.LevelEtcdOnly {
 		return effect(Effect{Kind: SetLevel, Level: fleet.LevelEtcdOnly})
 	}
-	return restart(f)
-}
-
-// restart restarts the own server while the others are a quorum without it.
-func restart(f Facts) Decision {
-	if d, ok := spared(f); !ok {
-		return d
-	}
-	return effect(Effect{Kind: Restart, Role: fleet.RoleServer})
+	return restart(f, fleet.LevelEtcdOnly)
 }
 
 // spared says whether the others are a quorum without the own member, seen in
@@ -191,9 +187,9 @@ func (f Facts) stopDue() bool {
 	}
 	switch f.Journal.Step {
 	case fleet.StepStepDown:
-		return f.Host.Server.Level != fleet.LevelEtcdOnly
+		return !f.runsAt(fleet.LevelEtcdOnly)
 	case fleet.StepStepUp:
-		return f.Host.Server.Level != fleet.LevelFull
+		return !f.runsAt(fleet.LevelFull)
 	case fleet.StepRollback:
 		return runs(f.Host.Server)
 	}
@@ -274,12 +270,8 @@ func stepUp(f Facts, o order) Decision {
 	if h.Server.Gone() {
 		return startServer(f)
 	}
-	if h.Server.Level != fleet.LevelFull {
-		if !f.votes() {
-			// It is no help to the quorum as it is.
-			return effect(Effect{Kind: Restart, Role: fleet.RoleServer})
-		}
-		return restart(f)
+	if !f.runsAt(fleet.LevelFull) {
+		return restart(f, fleet.LevelFull)
 	}
 	if !f.Etcd.Voter() || h.Server.State != platform.StateActive {
 		return soon(CodeStarting, "the server is %s; %s", h.Server.State, etcdStage(f))
@@ -292,5 +284,5 @@ func stepUp(f Facts, o order) Decision {
 		j.StartedAt = h.Server.Since.UTC()
 		return note(j)
 	}
-	return done(f)
+	return settle(f, fleet.PhaseDone, f.unnoted())
 }

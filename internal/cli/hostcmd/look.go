@@ -80,6 +80,9 @@ func printStatus(w io.Writer, f hostd.Facts, d hostd.Decision, r status.Report) 
 		a := rolefile.MayStart(f.Host.Files, u.role)
 		line(string(u.role), "%s; may start: %t, %s", u.text, a.May, a.Why)
 	}
+	if s := f.Host.Server; s.Process && s.Level != r.Level {
+		line("runs at", "%s", or(string(s.Level), "a level that was not noted at its start"))
+	}
 	switch {
 	case r.Etcd == nil:
 		line("etcd", "none")

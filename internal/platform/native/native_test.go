@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/exadev/regrade/internal/fleet"
@@ -86,6 +87,31 @@ func TestWhatDecidesTheRoleIsStillAskedFor(t *testing.T) { // safety rules 10 an
 				t.Errorf("%s cannot be read and %s: %+v", path, role, a)
 			}
 		}
+	}
+}
+
+// A full /run, on which nothing more can be written and an old file can be deleted. The
+// break check: write without taking the old note away.
+func TestAnOldNoteDoesNotOutliveAStartThatCannotBeNoted(t *testing.T) { // R-112-16
+	if os.Getuid() != 0 {
+		t.Skip("not root: no small file system")
+	}
+	f, plant := host(t)
+	run := filepath.Join(f.Layout().Root, "run/regrade")
+	plant(rolefile.FileServerLevel, "")
+	if err := syscall.Mount("tmpfs", run, "tmpfs", 0, "size=8k"); err != nil {
+		t.Skipf("no small file system: %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(run, 0) })
+	plant(rolefile.FileServerLevel, "etcd-only\n")
+	_ = os.WriteFile(filepath.Join(run, "fill"), make([]byte, 1<<20), 0o600) // as far as it goes
+	_, unnoted, err := f.RoleIs(fleet.RoleServer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	level, err := f.Observe()
+	if err != nil || level.Server.Level == fleet.LevelEtcdOnly {
+		t.Errorf("not noted: %v; the level is said to be %q, %v", unnoted, level.Server.Level, err)
 	}
 }
 

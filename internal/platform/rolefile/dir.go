@@ -173,8 +173,17 @@ func (d Dir) SetIdentity(id Identity) error {
 	return d.put(fleet.FileMemberID, member)
 }
 
-// SetServerLevel notes the level that the server starts with now.
-func (d Dir) SetServerLevel(level fleet.Level) error { return d.put(FileServerLevel, string(level)) }
+// SetServerLevel notes the level that the server starts with now. The note of an
+// earlier start goes first: on a full disk none is better than a wrong one.
+func (d Dir) SetServerLevel(level fleet.Level) error {
+	if old, err := d.ServerLevel(); err == nil && old == level {
+		return nil
+	}
+	if err := d.put(FileServerLevel, ""); err != nil {
+		return err
+	}
+	return d.put(FileServerLevel, string(level))
+}
 
 // ServerLevel is the level the server was last started with in this boot, empty
 // when nothing noted it.
