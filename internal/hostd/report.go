@@ -58,6 +58,9 @@ func kept(f Facts, d Decision) (fleet.SwapID, fleet.Step, bool) {
 	if n := d.Effect.Journal; n != nil {
 		return n.Swap, n.Step, !f.Journal.Running(n.Swap, n.Step)
 	}
+	if f.snapshotWaits(d) {
+		return snapshotID(f), fleet.StepSnapshot, true
+	}
 	o := f.order()
 	return o.swap, o.step, f.due(o) && !f.Journal.Running(o.swap, o.step)
 }

@@ -31,8 +31,13 @@ func snapshot(f Facts, o order) Decision {
 			}
 			return refuse(f, s, p)
 		}
-		if !f.Etcd.Voter() || f.Host.Files.Leaving != "" {
+		switch {
+		case f.Host.Files.Leaving != "" || !f.Etcd.Voter() && !f.stays(id):
 			return refuse(f, s, problem(CodeNotServer, "only a voter that stays takes a snapshot"))
+		case !f.Etcd.Voter():
+			// It has just been started again, or etcd has no leader: the controller waits
+			// for the snapshot, for so long and no longer.
+			return hold(CodeEtcdDown, "%s", etcdStage(f))
 		}
 		return begin(f, s)
 	}
@@ -56,6 +61,27 @@ func snapshot(f Facts, o order) Decision {
 		return hold(CodeSnapshotting, "the etcd snapshot %s is not asked for any more; its file is waited for until its bound", base)
 	}
 	return effect(Effect{Kind: Snapshot, Base: base})
+}
+
+// stays says whether a host whose etcd does not say that it votes may be a voter that
+// stays: a member, and none of the two hosts of the swap.
+func (f Facts) stays(id fleet.SwapID) bool {
+	if self := f.View.Self; self != nil && self.Annotations[f.Policy.Keys.Swap()] == string(id) {
+		return false
+	}
+	_, gone := removed(f)
+	return f.Host.Files.WAL && !gone
+}
+
+// snapshotWaits says whether what a host waits for is its voter's etcd, to take a
+// snapshot that is asked of it.
+func (f Facts) snapshotWaits(d Decision) bool {
+	id := snapshotID(f)
+	if id == "" || d.Acts() || f.Journal.Is(id, fleet.StepSnapshot) {
+		return false
+	}
+	w := snapshot(f, f.order())
+	return w.Code == d.Code && w.Sentence == d.Sentence
 }
 
 // snapshotID is the swap for which a snapshot is asked of this host.

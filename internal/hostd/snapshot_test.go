@@ -60,6 +60,47 @@ func TestSnapshotFailures(t *testing.T) {
 	})
 }
 
+// Found by a breaker: a voter that had just been rebooted refused, and the swap was
+// abandoned for it. The break check: refuse whoever does not vote now.
+func TestAVoterThatWasJustRebootedTakesTheSnapshotOnceItVotes(t *testing.T) {
+	r := newRig(t, "b")
+	r.self.Annotations[keys().SnapshotRequest()] = string(id)
+	r.hold()
+	r.etcdDown = true
+	r.reboot()
+	for range 10 {
+		r.pass()
+	}
+	if rep := r.report(); rep.Swap != id || rep.Step != fleet.StepSnapshot || rep.Phase != "" || rep.Code != "EtcdDown" || rep.Message == "" {
+		t.Errorf("the report says %s %s %q %s %q", rep.Swap, rep.Step, rep.Phase, rep.Code, rep.Message)
+	}
+	if n := strings.Count(strings.Join(r.host.Calls, " "), "snapshot "); n != 0 {
+		t.Errorf("%d snapshots were taken", n)
+	}
+	r.etcdDown = false
+	r.until("taken", r.settled(fleet.StepSnapshot, fleet.PhaseDone))
+}
+
+// What does not pass is refused at once. The break checks: each condition of stays.
+func TestWhoIsNoVoterThatStaysRefusesTheSnapshot(t *testing.T) { // R-228-16
+	for name, change := range map[string]func(r *rig){
+		"a host of the swap":     func(r *rig) { r.self.Annotations[keys().Swap()] = string(id) },
+		"a host that is leaving": func(r *rig) { r.host.Change(func(f *platform.Facts) { f.Files.Leaving = id }) },
+		"a host without a datastore": func(r *rig) {
+			r.host.Change(func(f *platform.Facts) { f.Files.WAL, f.Datastore = false, false })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, "b")
+			r.self.Annotations[keys().SnapshotRequest()] = string(id)
+			r.hold()
+			r.etcdDown = true
+			change(r)
+			r.until("refused", r.settled(fleet.StepSnapshot, fleet.PhaseRefused))
+		})
+	}
+}
+
 // A request goes as soon as the cluster shows the snapshot, or with its swap: the
 // host said for ever that it was taking it, and looked each two seconds.
 func TestASnapshotWhoseRequestWasWithdrawnComesToItsEnd(t *testing.T) {

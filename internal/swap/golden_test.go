@@ -416,6 +416,12 @@ func cases() []decision {
 		{name: "a candidate that will not stop is removed after the operation timeout", row: "InRemovalAsked", given: named(stoppedMember(false)).reported(4, fleet.StepRollback, fleet.PhaseFailed, func(r *status.Report) { r.Stopped = false }).steps(map[State]time.Duration{Promote: time.Hour, Rollback: 10 * time.Minute})},
 		{name: "a rollback waits until every voter lists the voters of before", row: "RollbackBlind", given: named(stoppedMember(false)).lists([]status.Member{member(1, false), member(2, false), member(3, false)}, 2)},
 
+		{name: "a voter that was rebooted is waited for to take the snapshot", row: "SnapshotWait", given: cordoned().with(func(g *given) {
+			g.host(2).Node.Annotations[keys.SnapshotRequest()] = string(swID)
+		}).reported(2, fleet.StepSnapshot, "", func(r *status.Report) {
+			r.Code, r.Message, r.Etcd = "EtcdDown", "etcd does not answer: connection refused", &status.EtcdView{Error: "connection refused"}
+		}).steps(map[State]time.Duration{TakeSnapshot: 20 * time.Second})},
+
 		// Restore.
 		{name: "a stepped-down voter goes back to full after the newcomer's removal", row: "StepUpOrdered", given: restoring().order(1, fleet.StepStepDown)},
 		{name: "the candidate's Node is cleaned after a rollback", row: "CleanIn", given: restoring().with(func(g *given) { g.host(4).Node.Labels[fleet.LabelEtcd] = "true" })},

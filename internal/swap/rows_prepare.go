@@ -108,7 +108,8 @@ func snapshotRows() []Row {
 		{From: TakeSnapshot, If: "the snapshot's bound is over", Do: Conclude, To: End, Code: "SnapshotTimeout",
 			when: func(v *view) bool { return v.past(TakeSnapshot, v.p.SnapshotTimeout) },
 			act: conclude(fleet.OutcomeAbandoned, func(v *view) []status.Reason {
-				return []status.Reason{reason(CodeNoSnapshot, v.snapshotHost(), "no etcd snapshot of this swap was ready within %s", v.p.SnapshotTimeout)}
+				late := reason(CodeNoSnapshot, v.snapshotHost(), "no etcd snapshot of this swap was ready within %s", v.p.SnapshotTimeout)
+				return append([]status.Reason{late}, v.snapshotWaits()...)
 			}),
 			say: func(v *view) string {
 				return fmt.Sprintf("no etcd snapshot within %s; the swap is abandoned with nothing changed", v.p.SnapshotTimeout)
@@ -120,7 +121,7 @@ func snapshotRows() []Row {
 		{From: TakeSnapshot, To: Recheck, Code: "SnapshotWait",
 			waits: func(v *view) []status.Reason {
 				if v.snapshotHost() != "" {
-					return nil
+					return v.snapshotWaits()
 				}
 				return v.list.problems
 			},
@@ -162,6 +163,12 @@ func (v *view) snapshotFailure() []status.Reason {
 		return nil
 	}
 	return []status.Reason{reason(CodeNoSnapshot, h.Name, "%s could not take an etcd snapshot: %s", h.Name, orNone(r.Message))}
+}
+
+// snapshotWaits is what the voter that was asked waits for, or that it is silent.
+func (v *view) snapshotWaits() []status.Reason {
+	h := v.o.Host(v.snapshotHost())
+	return append(v.hostReason(h, fleet.StepSnapshot), v.silence(h)...)
 }
 
 // snapshotReady: the cluster publishes a snapshot of this swap, taken on a
