@@ -279,7 +279,7 @@ func host(h *swap.Host, members []status.Member, now time.Time, p swap.Policy) s
 		if r.Etcd != nil {
 			s.Members = ids(r.Etcd.Members)
 		}
-		if r.Phase == fleet.PhaseFailed || r.Phase == fleet.PhaseRefused {
+		if r.Phase == fleet.PhaseFailed || r.Phase == fleet.PhaseRefused || r.Phase == fleet.PhaseDone && r.Code != "" || status.Halts(r.Code) {
 			s.Reasons = append(s.Reasons, status.Reason{Code: r.Code, Node: h.Name, Sentence: r.Message})
 		}
 		if words := swap.Skewed(h, now, p.MaxSkew); words != "" {

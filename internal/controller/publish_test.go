@@ -17,6 +17,28 @@ func voter(name string, id fleet.MemberID, members ...status.Member) swap.Host {
 	}}
 }
 
+// Found by a breaker: what a host daemon that does nothing said stood in its report alone.
+// The break check: failed and refused steps alone.
+func TestTheStatusNamesAHostWhoseDaemonDoesNothing(t *testing.T) { // safety rule 24
+	for _, c := range []struct {
+		phase fleet.Phase
+		code  string
+		shown bool
+	}{
+		{"", "BadJournal", true}, {"", "BadRoleFile", true}, {fleet.PhaseDone, "BadIdentity", true}, {fleet.PhaseRunning, "ForeignCluster", true},
+		{fleet.PhaseDone, "LevelUnnoted", true}, {fleet.PhaseFailed, "EtcdNotBack", true}, {fleet.PhaseRefused, "NotServer", true},
+		{fleet.PhaseRunning, "Starting", false}, {fleet.PhaseDone, "", false}, {"", "", false}, // what passes is the swap's to say
+	} {
+		h := voter("a", 1)
+		h.Report.Phase, h.Report.Code, h.Report.Message = c.phase, c.code, "words"
+		o := swap.Observation{Now: time.Unix(100, 0), Hosts: []swap.Host{h}}
+		rs := controller.Compose(nil, &o, swap.Decision{State: swap.Idle, Code: "X"}, swap.DefaultPolicy()).Hosts[0].Reasons
+		if c.shown != (len(rs) == 1 && rs[0].Code == c.code && rs[0].Sentence == "words" && rs[0].Node == "a") || !c.shown && len(rs) != 0 {
+			t.Errorf("phase %q, code %q: %+v", c.phase, c.code, rs)
+		}
+	}
+}
+
 // R-E2-29, R-E2-30, R-228-35.
 func TestTheStatusShowsEveryHost(t *testing.T) {
 	list := []status.Member{{ID: 1, Name: "a-00000000"}, {ID: 2, Name: "b-00000000"}, {ID: 3, Name: "c-00000000", Learner: true}}

@@ -1,5 +1,7 @@
 package hostd
 
+import "github.com/exadev/regrade/internal/status"
+
 // Reason codes of a host's refusals, failures and waits. They stand in reports
 // and in docs/interface.md.
 const (
@@ -36,11 +38,11 @@ const (
 	CodeNoNode          = "NoNode"
 	CodeBadOrder        = "BadOrder"
 	CodeBadRecord       = "BadRecord"
-	CodeBadJournal      = "BadJournal"
-	CodeBadRoleFile     = "BadRoleFile"
-	CodeBadIdentity     = "BadIdentity"
+	CodeBadJournal      = status.CodeBadJournal
+	CodeBadRoleFile     = status.CodeBadRoleFile
+	CodeBadIdentity     = status.CodeBadIdentity
 	CodeForeignPrefix   = "ForeignPrefix"
-	CodeForeignCluster  = "ForeignCluster"
+	CodeForeignCluster  = status.CodeForeignCluster
 	CodeContradiction   = "Contradiction"
 	CodeStopping        = "Stopping"
 	CodeProcessLives    = "ProcessLives"

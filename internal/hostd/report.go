@@ -31,6 +31,10 @@ func Report(f Facts, d Decision) status.Report {
 	}
 	if r.Phase == fleet.PhaseRunning || r.Phase == "" {
 		r.Code, r.Message = d.Code, d.Sentence
+	} else if status.Halts(d.Code) && (r.Code == "" || f.order().swap != j.Swap) {
+		// Why the step of a swap that is under way ended goes before; of one that has
+		// ended nobody asks any more.
+		r.Code, r.Message = d.Code, d.Sentence
 	}
 	if f.View != nil {
 		r.SkewMS = f.Now.Sub(f.View.Date).Milliseconds()

@@ -122,8 +122,9 @@ func TestASecondStepThatCannotBeginIsReported(t *testing.T) { // safety rule 28
 	}
 }
 
-// What has become of a step is said for as long as no other one is due, whatever
-// upkeep waits for.
+// What has become of a step is said for as long as no other one is due. That the daemon
+// does nothing more for its host is said beside it. The break check: a settled step
+// alone.
 func TestASettledStepIsReportedUntilAnotherIsDue(t *testing.T) {
 	r := newRig(t, "d")
 	r.host.Change(func(f *platform.Facts) {
@@ -132,7 +133,38 @@ func TestASettledStepIsReportedUntilAnotherIsDue(t *testing.T) {
 	})
 	r.order(fleet.StepStepDown) // it stands until the swap ends
 	r.pass()
-	if rep := r.report(); rep.Step != fleet.StepFinishDemote || rep.Phase != fleet.PhaseDone || rep.Code != "" {
-		t.Errorf("the report says %s %q %s", rep.Step, rep.Phase, rep.Code)
+	r.pass()
+	if rep := r.report(); rep.Step != fleet.StepFinishDemote || rep.Phase != fleet.PhaseDone || rep.Code != "BadIdentity" || rep.Message == "" {
+		t.Errorf("the report says %s %q %s %q", rep.Step, rep.Phase, rep.Code, rep.Message)
+	}
+}
+
+// Found by a breaker: a host whose role file was garbage said nothing of it after its
+// first swap. While the swap is under way, the controller asks why the step ended. The
+// break checks: the code of the step always, or never.
+func TestAHostThatDoesNothingMoreSaysSoAfterAStep(t *testing.T) { // safety rules 24 and 28
+	r := newRig(t, "a")
+	r.host.Change(func(f *platform.Facts) {
+		f.Journal = fmt.Appendf(nil, `{"swap":%q,"step":"step-down","phase":"refused","code":"NotServer","message":"no member"}`, id)
+		f.Files.Role, f.Files.RoleProblem = "", `role "serv"`
+	})
+	r.order(fleet.StepStepDown)
+	r.pass()
+	if rep := r.report(); rep.Phase != fleet.PhaseRefused || rep.Code != "NotServer" {
+		t.Errorf("in the swap it says %s %s %q", rep.Step, rep.Code, rep.Message)
+	}
+	r.self.Annotations, r.lease = map[string]string{}, lease.Lease{}
+	for range 3 {
+		r.pass()
+	}
+	if rep := r.report(); rep.Phase != fleet.PhaseRefused || rep.Code != "BadRoleFile" || rep.Message == "" {
+		t.Errorf("after the swap it says %s %s %q", rep.Step, rep.Code, rep.Message)
+	}
+	n := len(r.reports)
+	for range 8 {
+		r.pass()
+	}
+	if len(r.reports) != n {
+		t.Errorf("%d reports of the same", len(r.reports)-n)
 	}
 }

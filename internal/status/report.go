@@ -88,6 +88,25 @@ type Preflight struct {
 	Problems []Problem `json:"problems,omitempty"`
 }
 
+// Codes of a host daemon that does nothing for its host, or nothing more, before a
+// person has looked.
+const (
+	CodeBadJournal     = "BadJournal"
+	CodeBadRoleFile    = "BadRoleFile"
+	CodeBadIdentity    = "BadIdentity"
+	CodeForeignCluster = "ForeignCluster"
+)
+
+// Halts says whether a code is one of those: it is worth knowing whatever has become of
+// a step, and with no step at all.
+func Halts(code string) bool {
+	switch code {
+	case CodeBadJournal, CodeBadRoleFile, CodeBadIdentity, CodeForeignCluster:
+		return true
+	}
+	return false
+}
+
 // CodeJoinHostFalters: a server to join answers, and cannot say who the members are.
 const CodeJoinHostFalters = "JoinHostFalters"
 
