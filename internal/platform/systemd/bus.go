@@ -22,6 +22,7 @@ const (
 // UnitState is what systemd says of one unit.
 type UnitState struct {
 	Loaded     bool
+	Masked     bool   // somebody has masked it: systemd knows nothing of it and starts it never
 	Active     string // active, activating, deactivating, inactive, failed, reloading
 	Job        string // job type, empty when none is queued
 	MainPID    uint32
@@ -113,7 +114,7 @@ func (b *systemBus) Unit(ctx context.Context, name string) (UnitState, error) {
 
 func unitState(p map[string]any) UnitState {
 	str := func(key string) string { s, _ := p[key].(string); return s }
-	s := UnitState{Loaded: str("LoadState") == "loaded", Active: str("ActiveState"), Enabled: str("UnitFileState")}
+	s := UnitState{Loaded: str("LoadState") == "loaded", Masked: str("LoadState") == "masked", Active: str("ActiveState"), Enabled: str("UnitFileState")}
 	s.MainPID, _ = p["MainPID"].(uint32)
 	s.Stale, _ = p["NeedDaemonReload"].(bool)
 	if us, _ := p["ExecMainStartTimestamp"].(uint64); us > 0 {

@@ -23,3 +23,12 @@ func TestNoCallGoesOutAfterItsTime(t *testing.T) {
 		t.Errorf("without a bound: %v", err)
 	}
 }
+
+func TestWhatSystemdSaysOfAUnit(t *testing.T) {
+	if s := unitState(map[string]any{"LoadState": "masked"}); s.Loaded || !s.Masked {
+		t.Errorf("masked: %+v", s)
+	}
+	if s := unitState(map[string]any{"LoadState": "loaded"}); !s.Loaded || s.Masked {
+		t.Errorf("loaded: %+v", s)
+	}
+}

@@ -142,6 +142,12 @@ func (h *Host) unit(ctx context.Context, role fleet.Role) (platform.Unit, error)
 			u.Conditioned = true
 		}
 	}
+	switch {
+	case s.Masked:
+		u.Conditioned, u.ConditionProblem = false, fmt.Sprintf("the unit %s is masked, so nothing starts it: systemctl unmask %s", h.Unit(role), h.Unit(role))
+	case !s.Loaded:
+		u.Conditioned, u.ConditionProblem = false, fmt.Sprintf("systemd has not loaded the unit %s: is it there, and right?", h.Unit(role))
+	}
 	return u, nil
 }
 
@@ -161,7 +167,10 @@ func (h *Host) Start(ctx context.Context, role fleet.Role) error {
 	if err != nil {
 		return err
 	}
-	if !s.Loaded {
+	switch {
+	case s.Masked:
+		return fmt.Errorf("systemd: unit %s is masked", name)
+	case !s.Loaded:
 		return fmt.Errorf("systemd: unit %s is not there", name)
 	}
 	if s.Enabled == "disabled" {

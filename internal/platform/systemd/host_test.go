@@ -291,3 +291,25 @@ func TestSnapshotCommand(t *testing.T) { // R-D1-28
 		t.Errorf("%q %v", msg, err)
 	}
 }
+
+// Found by a breaker: a masked unit was said not to be there, or not to ask before it
+// starts. The break check: take it for one that is not loaded.
+func TestAMaskedUnitIsNamedSo(t *testing.T) { // safety rules 10 and 28
+	b := newBus(t)
+	h := b.new()
+	*b.units["k3s-agent.service"] = systemd.UnitState{Masked: true, Active: "inactive", Enabled: "masked"}
+	f, err := h.Observe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u := f.Agent; u.Conditioned || !strings.Contains(u.ConditionProblem, "k3s-agent.service is masked") || !f.Server.Conditioned || f.Server.ConditionProblem != "" {
+		t.Errorf("agent %+v, server %+v", u, f.Server)
+	}
+	if err := h.Start(t.Context(), fleet.RoleAgent); err == nil || !strings.Contains(err.Error(), "is masked") {
+		t.Errorf("started: %v", err)
+	}
+	*b.units["k3s-agent.service"] = systemd.UnitState{Active: "inactive"}
+	if f, err = h.Observe(t.Context()); err != nil || !strings.Contains(f.Agent.ConditionProblem, "has not loaded") {
+		t.Errorf("not there: %+v, %v", f.Agent, err)
+	}
+}
