@@ -42,7 +42,7 @@ type Observer struct {
 	kubelets map[string]*seenKubelet
 	lease    seenLease
 	evicts   map[string]triedEvict
-	probes   map[string]*seenProbe
+	probes   Probes
 }
 
 // New makes an Observer that has seen nothing yet: to it, nothing is fresh
@@ -57,7 +57,7 @@ func New(cluster Cluster, s Settings) *Observer {
 	return &Observer{
 		cluster: cluster, settings: s,
 		reports: map[string]*seenReport{}, beats: map[string]*seenBeat{}, kubelets: map[string]*seenKubelet{},
-		evicts: map[string]triedEvict{}, probes: map[string]*seenProbe{},
+		evicts: map[string]triedEvict{},
 	}
 }
 

@@ -27,6 +27,8 @@ type seenProbe struct {
 	// first look was (safety rule 22).
 	changed bool
 	since   time.Time
+	// wrote is when the entry itself was seen to change, zero while it was not.
+	wrote time.Time
 
 	// What the host was last known to have come to: the boot and counter of its
 	// entry, and the boots before that one.
@@ -50,9 +52,12 @@ func (s *seenProbe) see(node, raw string, keep int, beat Heartbeat, has bool, no
 		s.since = now
 	case written && !moved && s.older():
 		// Put back from a backup or by hand: a change, and no word of the host's.
-		s.changed, s.since = false, now
+		s.changed, s.since, s.wrote = false, now, time.Time{}
 	case written || moved:
 		s.changed, s.since = true, now
+		if written {
+			s.wrote = now
+		}
 	}
 	s.comeTo(moved)
 	s.raw, s.beat, s.hasBeat, s.looked = raw, beat, has, true
@@ -133,6 +138,59 @@ func (b *Observer) judgedHosts(s *Sight) map[string]bool {
 	return judged
 }
 
+// Probes keeps what it saw of the probes' entries and heartbeats, because only a
+// change that it saw itself is fresh. The zero value has seen nothing. Not safe for
+// concurrent use.
+type Probes struct{ seen map[string]*seenProbe }
+
+// SeenProbe is a host as its probe was seen.
+type SeenProbe struct {
+	fitness.Host
+	// Wrote: the entry itself was seen to change, WroteAge ago by the reader's clock.
+	Wrote    bool
+	WroteAge time.Duration
+}
+
+// See takes in one look at the probes of these nodes, in their order; those that have
+// neither entry nor heartbeat are left out. Of each window the newest samples are kept,
+// keep of them, all for zero. Heartbeats that could not be read are nil: no news.
+func (p *Probes) See(nodes []string, entries map[string]string, keep int, beats map[string]Heartbeat, now time.Time) []SeenProbe {
+	there := make(map[string]bool, len(nodes))
+	probes := make([]SeenProbe, 0, len(entries))
+	for _, name := range nodes {
+		there[name] = true
+		raw := entries[name]
+		beat, has := beats[name]
+		if raw == "" && !has {
+			delete(p.seen, name)
+			continue
+		}
+		seen := p.seen[name]
+		if seen == nil {
+			seen = &seenProbe{}
+			if p.seen == nil {
+				p.seen = map[string]*seenProbe{}
+			}
+			p.seen[name] = seen
+		}
+		if beats == nil {
+			beat, has = seen.beat, seen.hasBeat
+		}
+		seen.see(name, raw, keep, beat, has, now)
+		s := SeenProbe{Host: fitness.Host{Node: name, Window: seen.window, Problem: seen.problem, Seen: seen.changed, Age: now.Sub(seen.since)}}
+		if s.Wrote = !seen.wrote.IsZero(); s.Wrote {
+			s.WroteAge = now.Sub(seen.wrote)
+		}
+		probes = append(probes, s)
+	}
+	for name := range p.seen {
+		if !there[name] {
+			delete(p.seen, name)
+		}
+	}
+	return probes
+}
+
 // judge reads the probes' entries and asks for the verdicts. Where they cannot be
 // read nothing is judged; a swap by hand needs none.
 func (b *Observer) judge(ctx context.Context, s *Sight, beats heartbeats, now time.Time) {
@@ -148,33 +206,16 @@ func (b *Observer) judge(ctx context.Context, s *Sight, beats heartbeats, now ti
 			s.Unjudged = append(s.Unjudged, name)
 		}
 	}
-	probes := make([]fitness.Host, 0, len(judged))
+	names := make([]string, 0, len(judged))
 	for i := range s.Hosts {
-		name := s.Hosts[i].Name
-		if !judged[name] {
-			continue
+		if name := s.Hosts[i].Name; judged[name] {
+			names = append(names, name)
 		}
-		raw := cm.Data[name]
-		beat, has := beats.probes[name]
-		if raw == "" && !has {
-			delete(b.probes, name)
-			continue
-		}
-		seen := b.probes[name]
-		if seen == nil {
-			seen = &seenProbe{}
-			b.probes[name] = seen
-		}
-		if beats.probes == nil {
-			beat, has = seen.beat, seen.hasBeat // not read: no news
-		}
-		seen.see(name, raw, b.settings.Window, beat, has, now)
-		probes = append(probes, fitness.Host{Node: name, Window: seen.window, Problem: seen.problem, Seen: seen.changed, Age: now.Sub(seen.since)})
 	}
-	for name := range b.probes {
-		if !judged[name] {
-			delete(b.probes, name)
-		}
+	seen := b.probes.See(names, cm.Data, b.settings.Window, beats.probes, now)
+	probes := make([]fitness.Host, len(seen))
+	for i := range seen {
+		probes[i] = seen[i].Host
 	}
 	j := b.settings.Judge(s.Observation, probes, b.settings.Policy)
 	s.Judgement, s.Automatic = &j, j.Decision.Pair

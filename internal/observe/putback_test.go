@@ -42,3 +42,36 @@ func TestAnOlderEntryPutBackIsNoNews(t *testing.T) {
 		t.Errorf("an entry 11 samples older than the last one makes a host that is gone fresh: age %s", h.Age)
 	}
 }
+
+// What a probe measured is as new as its entry, not as its heartbeat: the one says that
+// it goes on, the other what it found.
+func TestWhenAnEntryWasWrittenIsToldFromThatItsProbeGoesOn(t *testing.T) {
+	var p observe.Probes
+	began := time.Now()
+	beat := func(counter int) map[string]observe.Heartbeat {
+		return map[string]observe.Heartbeat{"n2": {Node: "n2", Probe: true, BootID: "b", Counter: strconv.Itoa(counter), Renewed: time.Unix(int64(counter), 0)}}
+	}
+	see := func(after time.Duration, written, beaten int) observe.SeenProbe {
+		t.Helper()
+		all := p.See([]string{"n1", "n2"}, map[string]string{"n2": entry(t, "n2", written)}, 0, beat(beaten), began.Add(after))
+		if len(all) != 1 || all[0].Node != "n2" || all[0].Window == nil {
+			t.Fatalf("%+v", all)
+		}
+		return all[0]
+	}
+	if s := see(0, 50, 50); s.Seen || s.Wrote {
+		t.Errorf("a first look is taken for a change: %+v", s)
+	}
+	if s := see(15*time.Second, 50, 51); !s.Seen || s.Wrote {
+		t.Errorf("a heartbeat is taken for an entry: %+v", s)
+	}
+	if s := see(30*time.Second, 52, 52); !s.Wrote || s.WroteAge != 0 {
+		t.Errorf("%+v", s)
+	}
+	if s := see(45*time.Second, 52, 53); !s.Wrote || s.WroteAge != 15*time.Second || s.Age != 0 {
+		t.Errorf("%+v", s)
+	}
+	if s := see(60*time.Second, 40, 53); s.Wrote {
+		t.Errorf("an older entry that was put back is taken for one that was written: %+v", s)
+	}
+}
