@@ -142,4 +142,4 @@ demo: ## A whole fleet on this machine, no root, no network
 
 .PHONY: generate
 generate: ## Write docs/swap-states.md and the golden files anew
-	@go test -count=1 ./internal/swap ./internal/fitness ./internal/decide -update
+	@go test -count=1 ./internal/swap ./internal/fitness ./internal/decide ./internal/recover -update

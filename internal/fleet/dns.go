@@ -50,3 +50,30 @@ func chars(s string) bool {
 	}
 	return true
 }
+
+// CheckKey says what is wrong with the key of a label or annotation: a DNS name, a
+// slash and a name of letters, digits, dashes, dots and underscores, at most 63
+// (k8s.io/apimachinery, validation.IsQualifiedName). Here the DNS name is required:
+// keys without one are people's own.
+func CheckKey(key string) error {
+	host, name, ok := strings.Cut(key, "/")
+	if !ok || !subdomain(host) || !keyName(name) {
+		return fmt.Errorf("key %q: want a DNS name, a slash and a name, like example.com/some-name", key)
+	}
+	return nil
+}
+
+func keyName(s string) bool {
+	alphanumeric := func(c byte) bool {
+		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+	}
+	if s == "" || len(s) > 63 || !alphanumeric(s[0]) || !alphanumeric(s[len(s)-1]) {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; !alphanumeric(c) && c != '-' && c != '_' && c != '.' {
+			return false
+		}
+	}
+	return true
+}

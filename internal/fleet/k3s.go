@@ -28,3 +28,14 @@ func EtcdAnnotations() []string {
 		AnnotationEtcdRemove, AnnotationEtcdRemovedName, AnnotationS3Snapshots,
 	}
 }
+
+// EtcdAnnotationPrefix begins every annotation of k3s about a Node's etcd member.
+const EtcdAnnotationPrefix = "etcd.k3s.cattle.io/"
+
+// The taint of a non-graceful shutdown: Kubernetes takes the pods of a Node that
+// carries it for dead and detaches their volumes. Kubernetes looks at the key alone.
+const (
+	TaintOutOfService      = "node.kubernetes.io/out-of-service"
+	TaintOutOfServiceValue = "nodeshutdown"
+	EffectNoExecute        = "NoExecute"
+)

@@ -64,6 +64,12 @@ const (
 	SecretHeartbeat = "heartbeat-gh-token"
 	SecretToken     = "token"
 	SecretAlert     = "fleet-alert"
+	// ServiceAccountRecovery is of `regrade recovery`, and the name of its Deployment.
+	ServiceAccountRecovery = "fleet-node-recovery"
+
+	// AnnotationOutOfService is the default mark of `regrade recovery` on a Node that
+	// it tainted. Its domain lacks the .com of the label prefix: a name that stands.
+	AnnotationOutOfService = "github-runner.exadev/out-of-service-applied-at"
 
 	// SnapshotPrefix and a swap id make the base name of an etcd snapshot (R-D1-28).
 	SnapshotPrefix = "fleet-role-"

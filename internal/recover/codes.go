@@ -1,0 +1,35 @@
+package recover
+
+// Codes of why a Node is changed.
+const (
+	CodeSilentLong = "SilentLong"
+	CodeReadyAgain = "ReadyAgain"
+	CodeGoneLong   = "GoneLong"
+)
+
+// Codes of why it is not.
+const (
+	CodeSilentShort    = "SilentShort"
+	CodeOutOfService   = "OutOfService"
+	CodeKubeletSpeaks  = "KubeletSpeaks"
+	CodeNoReady        = "NoReadyCondition"
+	CodeOwnNode        = "OwnNode"
+	CodeForeignTaint   = "ForeignTaint"
+	CodeSwapNode       = "SwapNode"
+	CodeAtALevel       = "AtALevel"
+	CodeBeingDeleted   = "BeingDeleted"
+	CodeLeaseHeld      = "LeaseHeld"
+	CodeLeaseNotRead   = "LeaseNotRead"
+	CodeManySilent     = "ManySilent"
+	CodeStillReached   = "StillReached"
+	CodeTooFewWitness  = "TooFewWitnesses"
+	CodeWitnessNotRead = "WitnessesNotRead"
+)
+
+// Codes of why a Node that we tainted long ago is not deleted.
+const (
+	CodeServerLabel    = "ServerLabel"
+	CodeEtcdAnnotation = "EtcdAnnotation"
+	CodeBadMark        = "BadMark"
+	CodeCleanUpOwed    = "CleanUpOwed"
+)

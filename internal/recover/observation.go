@@ -1,0 +1,197 @@
+package recover
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/lease"
+)
+
+// Ready is the status of a Node's Ready condition.
+type Ready string
+
+// Ready. False is the word of a kubelet that lives; Unknown is Kubernetes' for one
+// that has fallen silent.
+const (
+	ReadyAbsent  Ready = ""
+	ReadyTrue    Ready = "True"
+	ReadyFalse   Ready = "False"
+	ReadyUnknown Ready = "Unknown"
+)
+
+// Node is what a Node object says.
+type Node struct {
+	Name        string            `json:"name"`
+	UID         string            `json:"uid,omitempty"`
+	Version     string            `json:"version,omitempty"` // resourceVersion
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+	Taints      []Taint           `json:"taints,omitempty"`
+	Deleting    bool              `json:"deleting,omitempty"`
+
+	Ready Ready `json:"ready,omitempty"`
+	// Since is when Ready became what it is, by the clock of whoever wrote it.
+	Since time.Time `json:"since,omitzero"`
+	// EtcdIsVoter is the status of k3s's condition, empty for none.
+	EtcdIsVoter string `json:"etcd_is_voter,omitempty"`
+
+	// Silent is for how long Ready was seen to be Unknown without a change, by the
+	// monotonic clock of who looked (safety rule 22). Zero for any other Node.
+	Silent time.Duration `json:"silent,omitempty"`
+}
+
+// Taint is one taint of a Node.
+type Taint struct {
+	Key    string    `json:"key"`
+	Value  string    `json:"value,omitempty"`
+	Effect string    `json:"effect"`
+	Added  time.Time `json:"added,omitzero"`
+}
+
+// Observation is all that a decision is made from.
+type Observation struct {
+	// Now is the API server's Date.
+	Now   time.Time `json:"now"`
+	Nodes []Node    `json:"nodes"`
+
+	// Lease is kube-system/fleet-regrade, its zero value when there is none.
+	// LeaseUnchanged is how long its renew time was seen to stand still, by the own
+	// clock. LeaseProblem says why it could not be read.
+	Lease          lease.Lease   `json:"lease,omitzero"`
+	LeaseUnchanged time.Duration `json:"lease_unchanged,omitempty"`
+	LeaseProblem   string        `json:"lease_problem,omitempty"`
+
+	// Witnesses are the hosts with an entry among the probes', whatever it is worth.
+	// WitnessProblem says why they could not be read.
+	Witnesses      []Witness `json:"witnesses,omitempty"`
+	WitnessProblem string    `json:"witness_problem,omitempty"`
+
+	// DateJumped: the API's Date has not kept pace with the own clock.
+	DateJumped bool `json:"date_jumped,omitempty"`
+}
+
+// Policy is what an operator may set.
+type Policy struct {
+	Keys fleet.Keys `json:"-"`
+	// Self is the Node that this process runs on, empty where that is not known.
+	Self string `json:"self,omitempty"`
+	// After is how long Ready must have been Unknown.
+	After time.Duration `json:"after"`
+	// Annotation marks a Node as tainted by us.
+	Annotation string `json:"annotation,omitempty"`
+	// Evidence: a host that some probe measures must be found unreachable by the
+	// probes of two other hosts.
+	Evidence bool `json:"evidence"`
+	// MaxPercent of the Nodes may fall silent together.
+	MaxPercent int `json:"max_percent"`
+	// Prune is how long a Node stays tainted before it is deleted; zero for ever.
+	Prune time.Duration `json:"prune,omitempty"`
+}
+
+// DefaultAfter, DefaultPoll and DefaultMaxPercent: with Kubernetes' grace of 40 to 50
+// s before a silent node is Unknown, pods are replaced about four minutes after a crash.
+const (
+	DefaultAfter      = 120 * time.Second
+	DefaultPoll       = 15 * time.Second
+	DefaultMaxPercent = 50
+)
+
+// DefaultPolicy is group B's, with the evidence rule on.
+func DefaultPolicy() Policy {
+	return Policy{
+		Keys: fleet.DefaultKeys(), After: DefaultAfter, Annotation: fleet.AnnotationOutOfService,
+		Evidence: true, MaxPercent: DefaultMaxPercent,
+	}
+}
+
+// ours is the taint as we set it.
+func ours() Taint {
+	return Taint{Key: fleet.TaintOutOfService, Value: fleet.TaintOutOfServiceValue, Effect: fleet.EffectNoExecute}
+}
+
+func (t Taint) is(o Taint) bool {
+	return t.Key == o.Key && t.Value == o.Value && t.Effect == o.Effect
+}
+
+// marked says whether the Node carries our mark, whatever its value.
+func (p Policy) marked(n *Node) bool {
+	_, ok := n.Annotations[p.Annotation]
+	return ok
+}
+
+// outOfService says whether anybody's taint of that key is there, and ours.
+func (n *Node) outOfService() (anyones, own bool) {
+	for _, t := range n.Taints {
+		if t.Key == fleet.TaintOutOfService {
+			anyones = true
+			own = own || t.is(ours())
+		}
+	}
+	return anyones, own
+}
+
+// measurable is whom a probe takes for a voter and connects to: etcd's label, and no
+// condition that denies it.
+func (n *Node) measurable() bool {
+	return n.Labels[fleet.LabelEtcd] == fleet.True && n.EtcdIsVoter != "False"
+}
+
+// swapMark is an annotation of a swap on the Node, under whatever prefix, empty for
+// none. A cordon of ours without a swap is none: the clean-up of that host is owed,
+// and it is recovered as any agent (R-I-25).
+func (p Policy) swapMark(n *Node) string {
+	for _, key := range p.Keys.SwapAnnotations() {
+		if _, ok := n.Annotations[key]; ok {
+			return key
+		}
+	}
+	var foreign []string
+	for key := range n.Annotations {
+		if p.Keys.ForeignSwapKey(key) {
+			foreign = append(foreign, key)
+		}
+	}
+	if len(foreign) == 0 {
+		return ""
+	}
+	return slices.Min(foreign)
+}
+
+// etcdAnnotation is one of k3s's about a member, empty for none.
+func (n *Node) etcdAnnotation() string {
+	var keys []string
+	for key := range n.Annotations {
+		if strings.HasPrefix(key, fleet.EtcdAnnotationPrefix) {
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) == 0 {
+		return ""
+	}
+	return slices.Min(keys)
+}
+
+// Needs says what a decision on these Nodes depends on besides: the Lease while one
+// of them may be tainted or deleted, the probes while one that they may measure may
+// be tainted. Where all is well a pass is one list.
+func Needs(nodes []Node, p Policy) (leases, probes bool) {
+	for i := range nodes {
+		n := &nodes[i]
+		if n.Ready != ReadyUnknown {
+			continue
+		}
+		anyones, own := n.outOfService()
+		if anyones {
+			leases = leases || p.Prune > 0 && own && p.marked(n)
+			continue
+		}
+		if len(p.exempt(n)) > 0 {
+			continue
+		}
+		leases = true
+		probes = probes || p.Evidence && n.measurable()
+	}
+	return leases, probes
+}
