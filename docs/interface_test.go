@@ -48,6 +48,7 @@ func TestTheInterfacePageListsWhatTheCodeFixes(t *testing.T) {
 		"json pause":        fields(reflect.TypeFor[status.Pause](), nil),
 		"metrics":           slices.Collect(maps.Keys(web.Metrics())),
 		"metrics probe":     slices.Collect(maps.Keys(web.ProbeMetrics())),
+		"metrics recovery":  slices.Collect(maps.Keys(web.RecoveryMetrics())),
 		"metrics heartbeat": slices.Collect(maps.Keys(web.HeartbeatMetrics())),
 		"metrics alert":     slices.Collect(maps.Keys(web.AlertMetrics())),
 		"json health":       fields(reflect.TypeFor[heartbeat.Document](), []reflect.Type{reflect.TypeFor[status.Swap]()}),

@@ -16,6 +16,7 @@ import (
 	"github.com/exadev/regrade/internal/cli/heartbeatcmd"
 	"github.com/exadev/regrade/internal/cli/hostcmd"
 	"github.com/exadev/regrade/internal/cli/probecmd"
+	"github.com/exadev/regrade/internal/cli/recoverycmd"
 )
 
 // A process that runs beside somebody's workloads is kept small: it does little,
@@ -51,6 +52,7 @@ func main() {
 	d.More = append(d.More,
 		entrycmd.New(e), hostcmd.New(e, hostcmd.Production()), probecmd.New(e, probecmd.Production(cli.Version)),
 		heartbeatcmd.New(e, heartbeatcmd.Production(cli.Version)), alertcmd.New(e, alertcmd.Production(cli.Version)),
+		recoverycmd.New(e, recoverycmd.Production(cli.Version)),
 	)
 	code := cli.Run(ctx, os.Args[1:], e, d)
 	stop()

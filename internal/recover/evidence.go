@@ -36,6 +36,8 @@ type Way struct {
 const (
 	Enough    = 2
 	WayLength = 3
+	// Look is how many of the newest samples are looked at: some may have no connects.
+	Look = 4 * WayLength
 )
 
 // Ways reads them off a window. The newest sample with a connect says who is measured

@@ -49,7 +49,7 @@ func Events(prev, now *Status) []Event {
 	}
 	all = append(all, turned(prev.Verdicts, now.Verdicts)...)
 	for i := range all {
-		all[i].Message = short(all[i].Message, MaxEventMessage)
+		all[i].Message = Short(all[i].Message, MaxEventMessage)
 	}
 	return all
 }
@@ -122,8 +122,8 @@ func ended(l *LastSwap) Event {
 	return e
 }
 
-// short cuts at a rune's beginning.
-func short(s string, limit int) string {
+// Short cuts a text to a limit of bytes, at a rune's beginning.
+func Short(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}

@@ -1,0 +1,210 @@
+package recoverycmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/exadev/regrade/internal/cli/env"
+	"github.com/exadev/regrade/internal/execute"
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/kube"
+	"github.com/exadev/regrade/internal/lean"
+	"github.com/exadev/regrade/internal/obs"
+	"github.com/exadev/regrade/internal/recover"
+	"github.com/exadev/regrade/internal/recovery"
+	"github.com/exadev/regrade/internal/web"
+)
+
+// Deps are what the commands are made with; tests put a cluster in memory here.
+type Deps struct {
+	Connect func(a kube.Access, namespace, mark string) (recovery.Cluster, error)
+	// Look is how often `recovery status` looks again.
+	Look time.Duration
+	// Version is the program's, for the API server's log.
+	Version string
+}
+
+// Production reaches a real cluster.
+func Production(version string) Deps {
+	return Deps{
+		Connect: func(a kube.Access, namespace, mark string) (recovery.Cluster, error) {
+			conn, err := kube.Connect(a)
+			if err != nil {
+				return nil, err
+			}
+			return kube.NewRecoveryAPI(conn, namespace, mark), nil
+		},
+		Look: 2 * time.Second, Version: version,
+	}
+}
+
+// command is one command line.
+type command struct {
+	e env.Env
+	d Deps
+	s Settings
+
+	self, kubeconfig, context, servers, namespace, prefix string
+	format, level, metrics                                string
+}
+
+// New makes `regrade recovery`.
+func New(e env.Env, d Deps) *cobra.Command {
+	c := &command{e: e, d: d}
+	cmd := &cobra.Command{
+		Use:   "recovery",
+		Short: "Taint nodes that are dead as out of service, and clear them: the loop of the fleet-node-recovery Deployment",
+		Long: `Recovery looks at the Nodes each poll. One whose kubelet has been silent for the
+threshold (Ready Unknown, as this process saw it by its own clock) gets the taint
+node.kubernetes.io/out-of-service, so that Kubernetes makes its pods anew elsewhere;
+Ready again it loses it. Left alone are the own node, nodes of a swap or of a held
+Lease, servers at a level, and taints that are not this program's.
+
+The taint says that a host is dead: on one that still runs, a volume of it can be
+given to another host. A host that probes measure is therefore tainted only when
+those of two other hosts find it unreachable.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd) },
+	}
+	fs := cmd.PersistentFlags()
+	c.s.Flags(fs, "")
+	fs.StringVar(&c.self, "self-node", "", "the Node that this process runs on, which it never taints; the Deployment gives it")
+	env.Bind(fs, "self-node", "NODE_RECOVERY_SELF_NODE")
+	fs.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig file; default: the pod's service account, else what kubectl takes")
+	fs.StringVar(&c.context, "context", "", "context in the kubeconfig")
+	fs.StringVar(&c.servers, "servers", "", "API servers to try in this order, comma-separated, in place of the configured one")
+	env.Bind(fs, "servers", "FLEET_ROLE_API_SERVERS")
+	fs.StringVar(&c.namespace, "namespace", fleet.DefaultNamespace, "namespace of regrade's own objects")
+	env.Bind(fs, "namespace", "FLEET_ROLE_NAMESPACE")
+	fs.StringVar(&c.prefix, "label-prefix", fleet.DefaultPrefix, "prefix of regrade's labels, annotations and taint")
+	env.Bind(fs, "label-prefix", "FLEET_ROLE_LABEL_PREFIX")
+	own := cmd.Flags()
+	own.StringVar(&c.metrics, "metrics-address", "", "serve /metrics, /healthz and /readyz here, such as :9466; empty for not at all")
+	env.Bind(own, "metrics-address", "FLEET_ROLE_METRICS_ADDRESS")
+	own.StringVar(&c.format, "log-format", "text", "text or json")
+	env.Bind(own, "log-format", "FLEET_ROLE_LOG_FORMAT")
+	own.StringVar(&c.level, "log-level", "info", "debug, info, warn or error")
+	env.Bind(own, "log-level", "FLEET_ROLE_LOG_LEVEL")
+	cmd.AddCommand(c.status())
+	return cmd
+}
+
+// Flags are all that recovery takes, as a list of names.
+func Flags() *pflag.FlagSet {
+	cmd := New(env.Env{}, Deps{})
+	fs := pflag.NewFlagSet("recovery", pflag.ContinueOnError)
+	fs.AddFlagSet(cmd.PersistentFlags())
+	fs.AddFlagSet(cmd.Flags())
+	return fs
+}
+
+// read finishes the settings; nothing has been asked of an API yet.
+func (c *command) read(cmd *cobra.Command) (p recover.Policy, access kube.Access, err error) {
+	if err := env.Read(cmd, c.e.Getenv); err != nil {
+		return p, access, err
+	}
+	keys, err := fleet.NewKeys(c.prefix)
+	if err != nil {
+		return p, access, env.Usage("%v", err)
+	}
+	if p, err = c.s.Policy(cmd, "", keys); err != nil {
+		return p, access, err
+	}
+	if c.self != "" {
+		if err := fleet.CheckName(c.self); err != nil {
+			return p, access, env.Usage("%s: %v", name(cmd, "self-node"), err)
+		}
+	}
+	if err := fleet.CheckNamespace(c.namespace); err != nil {
+		return p, access, env.Usage("%v", err)
+	}
+	servers, err := kube.ParseServers(c.servers)
+	if err != nil {
+		return p, access, env.Usage("%v", err)
+	}
+	p.Self = c.self
+	return p, kube.Access{Kubeconfig: c.kubeconfig, Context: c.context, Servers: servers, UserAgent: "regrade-recovery/" + c.d.Version, Plain: true}, nil
+}
+
+func (c *command) run(cmd *cobra.Command) error {
+	p, access, err := c.read(cmd)
+	if err != nil {
+		return err
+	}
+	log, err := obs.NewLogger(c.e.Err, c.format, c.level)
+	if err != nil {
+		return env.Usage("%v", err)
+	}
+	var l net.Listener
+	if c.metrics != "" {
+		if l, err = web.Listen(c.metrics); err != nil {
+			return env.Failed(err)
+		}
+		defer func() { _ = l.Close() }()
+	}
+	cluster, err := c.d.Connect(access, c.namespace, p.Annotation)
+	if err != nil {
+		return env.Failed(err)
+	}
+	teller, _ := cluster.(recovery.Teller)
+	r := recovery.New(cluster, recovery.Settings{Policy: p, Poll: c.s.poll, DryRun: c.s.DryRun, Teller: teller, Log: log})
+	log.Info("recovery started", "version", c.d.Version, "after", p.After.String(), "poll", c.s.poll.String(), "evidence", p.Evidence, "prune", p.Prune.String(), "dry_run", c.s.DryRun)
+	if p.Self == "" {
+		log.Warn("the own node is not known, so that nothing keeps it from being tainted", slog.String("setting", "NODE_RECOVERY_SELF_NODE"))
+	}
+	go lean.Stay(cmd.Context(), c.s.poll, log)
+	if l == nil {
+		r.Run(cmd.Context(), nil)
+		return nil
+	}
+	return c.watched(cmd.Context(), r, cluster, l)
+}
+
+// watched runs a recovery that shows what it does at l, and ends when that cannot be
+// served.
+func (c *command) watched(ctx context.Context, r *recovery.Recovery, cluster recovery.Cluster, l net.Listener) error {
+	var requests func() int64
+	if q, ok := cluster.(interface{ Requests() int64 }); ok {
+		requests = q.Requests
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// A pass reads four objects at most and writes some, each with its own bound.
+	shown := web.NewRecovery(c.d.Version, 3*c.s.poll+2*time.Minute, requests, time.Now)
+	served := make(chan error, 1)
+	go func() {
+		served <- web.Serve(ctx, l, shown.Pages())
+		cancel()
+	}()
+	r.Run(ctx, func(t recovery.Turn) { shown.Passed(pass(t)) })
+	cancel()
+	if err := <-served; err != nil {
+		return env.Failed(fmt.Errorf("recovery: %w", err))
+	}
+	return nil
+}
+
+// pass is a turn as the metrics take it.
+func pass(t recovery.Turn) web.RecoveryPass {
+	p := web.RecoveryPass{Took: t.Took, Date: t.Date, Decision: t.Decision, Err: t.Err}
+	for _, d := range t.Done {
+		w := web.RecoveryWrite{Action: d.Action, Result: "ok"}
+		switch {
+		case d.DryRun:
+			w.Result = "dry-run"
+		case errors.Is(d.Err, execute.ErrConflict):
+			w.Result = "conflict"
+		case d.Err != nil:
+			w.Result = "error"
+		}
+		p.Writes = append(p.Writes, w)
+	}
+	return p
+}

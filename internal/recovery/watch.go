@@ -1,0 +1,84 @@
+package recovery
+
+import (
+	"time"
+
+	"github.com/exadev/regrade/internal/lease"
+	"github.com/exadev/regrade/internal/recover"
+)
+
+// watch is since when each silent node was seen to be silent, by the own clock. The
+// time that stands in the condition was written by another host's clock: it is never
+// compared, only seen to be the same.
+type watch struct {
+	spells map[string]spell
+	last   time.Time
+}
+
+// spell is one silence: of a Node, since a transition.
+type spell struct {
+	uid   string
+	since time.Time // of the condition
+	first time.Time // of the own clock
+}
+
+// see takes in one look and notes in each Node for how long it is silent. After a
+// pause longer than gap nothing that was seen before counts: nobody knows what came in
+// between (safety rule 24).
+func (w *watch) see(nodes []recover.Node, now time.Time, gap time.Duration) {
+	if w.spells == nil || now.Sub(w.last) > gap {
+		w.spells = map[string]spell{}
+	}
+	w.last = now
+	silent := make(map[string]spell, len(w.spells))
+	for i := range nodes {
+		n := &nodes[i]
+		n.Silent = 0
+		if n.Ready != recover.ReadyUnknown {
+			continue
+		}
+		s, ok := w.spells[n.Name]
+		if !ok || s.uid != n.UID || !s.since.Equal(n.Since) {
+			s = spell{uid: n.UID, since: n.Since, first: now}
+		}
+		silent[n.Name] = s
+		n.Silent = now.Sub(s.first)
+	}
+	w.spells = silent
+}
+
+// still is since when the Lease stands as it does. The zero value has not seen it.
+type still struct {
+	seen  bool
+	lease lease.Lease
+	since time.Time
+}
+
+func (s *still) see(l lease.Lease, now time.Time) time.Duration {
+	if !s.seen || s.lease.Exists != l.Exists || s.lease.Holder != l.Holder || !s.lease.RenewTime.Equal(l.RenewTime) {
+		*s = still{seen: true, lease: l, since: now}
+	}
+	return now.Sub(s.since)
+}
+
+// maxJump is how far two of the API's Dates may be apart from what the own clock says
+// passed between them.
+const maxJump = 30 * time.Second
+
+// pace says whether the API's Date has jumped: it was set, or another API server
+// answers whose clock is another. Once it has, it is not trusted again by this process
+// with anything that lasts for hours.
+type pace struct {
+	date, own time.Time
+	jumped    bool
+}
+
+func (p *pace) see(date, now time.Time) bool {
+	if !p.date.IsZero() {
+		if off := date.Sub(p.date) - now.Sub(p.own); off > maxJump || off < -maxJump {
+			p.jumped = true
+		}
+	}
+	p.date, p.own = date, now
+	return p.jumped
+}
