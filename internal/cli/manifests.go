@@ -13,6 +13,7 @@ import (
 	"github.com/exadev/regrade/internal/cli/env"
 	"github.com/exadev/regrade/internal/cli/heartbeatcmd"
 	"github.com/exadev/regrade/internal/cli/probecmd"
+	"github.com/exadev/regrade/internal/cli/recoverycmd"
 	"github.com/exadev/regrade/internal/manifests"
 )
 
@@ -21,6 +22,7 @@ func newManifests(e env.Env) *cobra.Command {
 	var sensing probecmd.Sensing
 	var beat heartbeatcmd.Settings
 	var alert alertcmd.Settings
+	var recovering recoverycmd.Settings
 	m := manifests.Settings{Controller: true}
 	// The same settings without the probes', to tell whose variable is whose.
 	controllers := pflag.NewFlagSet("controller", pflag.ContinueOnError)
@@ -33,7 +35,8 @@ Deployment, the probes' DaemonSet and the Secret with the host daemons' token.
 Settings given here as flags or variables become the Deployment's and the
 DaemonSet's. --heartbeat and --alert print those two processes, too; tokens and
 addresses of receivers they take from the Secrets heartbeat-gh-token and
-fleet-alert, which a person makes.
+fleet-alert, which a person makes. --recovery prints the Deployment that taints dead
+nodes, which is a power of its own.
 
 The three ConfigMaps are not among them: the controller makes them where they are
 absent, and what they hold is live. --configmaps prints them without data, for
@@ -50,6 +53,11 @@ kubectl create.`,
 			if err := sensing.Check(); err != nil {
 				return err
 			}
+			if _, err := recovering.Policy(cmd, "recovery-", s.policy.Keys); err != nil {
+				return err
+			}
+			m.RecoveryEnv = variables(cmd.Flags(), recoverycmd.Flags())
+			m.RecoveryPrunes, m.RecoveryEvidence = recovering.Prunes(), recovering.Evidence
 			m.LabelPrefix, m.FsyncDir = s.prefix, sensing.FsyncDir
 			m.ProbeEnv = variables(cmd.Flags(), probecmd.Flags())
 			m.Namespace, m.ActuatorConfigMap = s.namespace, s.actuators
@@ -80,6 +88,8 @@ kubectl create.`,
 	cmd.Flags().BoolVar(&m.Alert, "alert", false, "print those of the alert process")
 	beat.Flags(cmd.Flags(), "heartbeat-")
 	alert.Flags(cmd.Flags(), "alert-")
+	cmd.Flags().BoolVar(&m.Recovery, "recovery", false, "print the Deployment of node recovery, with its account and rights")
+	recovering.Flags(cmd.Flags(), "recovery-")
 	m.ProbeMetricsPort = manifests.ProbeMetricsPort
 	cmd.Flags().Var(env.Int{Value: &m.ProbeMetricsPort, Max: 65535}, "probe-metrics-port", "port of each host at which its probe serves /metrics, /healthz and /readyz; 0 for not at all")
 	env.Bind(cmd.Flags(), "probe-metrics-port", "FLEET_ROLE_PROBE_METRICS_PORT")
@@ -143,11 +153,13 @@ func tag() string {
 // variables are a workload's: every setting it takes that has a variable, as it
 // stands after flags and environment, lengths of time in seconds.
 func variables(fs, takes *pflag.FlagSet) []manifests.Var {
+	taken := map[string]bool{}
+	takes.VisitAll(func(f *pflag.Flag) { taken[env.Variable(f)] = true })
 	var vars []manifests.Var
 	fs.VisitAll(func(f *pflag.Flag) {
 		name := env.Variable(f)
 		value := f.Value.String()
-		if !strings.HasPrefix(name, "FLEET_ROLE_") || takes.Lookup(f.Name) == nil || value == "" {
+		if name == "" || !taken[name] || value == "" {
 			return
 		}
 		vars = append(vars, variable(name, value))

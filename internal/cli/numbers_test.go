@@ -12,6 +12,7 @@ import (
 	"github.com/exadev/regrade/internal/cli/env"
 	"github.com/exadev/regrade/internal/cli/heartbeatcmd"
 	"github.com/exadev/regrade/internal/cli/probecmd"
+	"github.com/exadev/regrade/internal/cli/recoverycmd"
 )
 
 // Issue 4, bad input: a setting that is a number refuses what makes no sense, and the
@@ -19,7 +20,7 @@ import (
 func TestNumbersThatMakeNoSenseAreRefused(t *testing.T) {
 	e := env.Env{Out: io.Discard, Err: io.Discard, Getenv: func(string) string { return "" }}
 	numbers := 0
-	for _, cmd := range []*cobra.Command{newController(e, Deps{}), newManifests(e), probecmd.New(e, probecmd.Deps{}), heartbeatcmd.New(e, heartbeatcmd.Deps{}), alertcmd.New(e, alertcmd.Deps{})} {
+	for _, cmd := range []*cobra.Command{newController(e, Deps{}), newManifests(e), probecmd.New(e, probecmd.Deps{}), recoverycmd.New(e, recoverycmd.Deps{}), heartbeatcmd.New(e, heartbeatcmd.Deps{}), alertcmd.New(e, alertcmd.Deps{})} {
 		for _, fs := range []*pflag.FlagSet{cmd.Flags(), cmd.PersistentFlags()} {
 			fs.VisitAll(func(f *pflag.Flag) {
 				name := env.Variable(f)
@@ -59,7 +60,7 @@ func TestNumbersThatMakeNoSenseAreRefused(t *testing.T) {
 var zeroIsNone = map[string]bool{
 	"FLEET_ROLE_RUNNER_WAIT_SECONDS": true, "FLEET_ROLE_DWELL_SECONDS": true, "FLEET_ROLE_MAX_SERVERS": true, "FLEET_ROLE_MAX_SWAPS_PER_DAY": true,
 	"FLEET_ROLE_FAILED_CONNECTS": true, "FLEET_ROLE_MEMORY_SOME_PERCENT": true, "FLEET_ROLE_MEMORY_FULL_PERCENT": true, "FLEET_ROLE_MEMORY_FLOOR_MIB": true,
-	"FLEET_ROLE_PROBE_METRICS_PORT": true, "HEARTBEAT_UNSCHEDULABLE_AFTER_SECONDS": true,
+	"FLEET_ROLE_PROBE_METRICS_PORT": true, "HEARTBEAT_UNSCHEDULABLE_AFTER_SECONDS": true, "NODE_RECOVERY_PRUNE_HOURS": true,
 }
 
 func TestASettingThatMakesNoSenseIsNamed(t *testing.T) {

@@ -37,6 +37,14 @@ type Settings struct {
 	ProbeEnv    []Var
 	LabelPrefix string
 	FsyncDir    string
+	// Recovery renders the Deployment of `regrade recovery` with its account and rights.
+	// RecoveryEnv are its variables, in order; NODE_RECOVERY_SELF_NODE is added. Its
+	// rights are those of what it does: RecoveryPrunes to delete Nodes, RecoveryEvidence
+	// to read what the probes say.
+	Recovery         bool
+	RecoveryEnv      []Var
+	RecoveryPrunes   bool
+	RecoveryEvidence bool
 	// ProbeMetricsPort is where each probe shows its metrics and health, on its
 	// host; zero for not at all.
 	ProbeMetricsPort int
@@ -86,6 +94,9 @@ func Objects(s Settings) ([]Object, error) {
 		account(s.Namespace, fleet.ServiceAccountHost, "host"),
 		account(s.Namespace, fleet.ServiceAccountProbe, "probe"),
 	}
+	if s.Recovery {
+		objects = append(objects, account(s.Namespace, fleet.ServiceAccountRecovery, "recovery"))
+	}
 	objects = append(objects, rights(s)...)
 	objects = append(objects, Object{
 		// The token controller fills it in; the host daemons' kubeconfig carries
@@ -112,6 +123,9 @@ func Objects(s Settings) ([]Object, error) {
 	}
 	if s.Probe {
 		objects = append(objects, daemonSet(s))
+	}
+	if s.Recovery {
+		objects = append(objects, recoveryDeployment(s))
 	}
 	return append(objects, health(s)...), nil
 }
@@ -143,6 +157,8 @@ func (s Settings) check() error {
 		return errors.New("the probes' DaemonSet needs an image")
 	case (s.Heartbeat || s.Alert) && s.Image == "":
 		return errors.New("the Deployments of heartbeat and alert need an image")
+	case s.Recovery && s.Image == "":
+		return errors.New("the Deployment of recovery needs an image")
 	case s.Probe && !path.IsAbs(s.FsyncDir):
 		return fmt.Errorf("the folder in which disks are measured: %q is no absolute path", s.FsyncDir)
 	case s.ProbeMetricsPort < 0 || s.ProbeMetricsPort > 65535:

@@ -22,6 +22,7 @@ func settings() manifests.Settings {
 		Namespace: fleet.DefaultNamespace, ActuatorConfigMap: fleet.ConfigMapActuators,
 		Image: "registry.example/regrade:v0", Env: []manifests.Var{{"FLEET_ROLE_DRY_RUN", "true"}},
 		ConfigMaps: true, Controller: true,
+		Recovery: true, RecoveryEnv: []manifests.Var{{"NODE_RECOVERY_AFTER_SECONDS", "120"}}, RecoveryEvidence: true,
 		Probe: true, ProbeEnv: []manifests.Var{{"FLEET_ROLE_WINDOW", "100"}}, FsyncDir: fleet.DirFsync, ProbeMetricsPort: manifests.ProbeMetricsPort,
 	}
 }
@@ -120,6 +121,11 @@ func TestRightsAreTheseAndNoOthers(t *testing.T) {
 		"ClusterRole /fleet-role-probe:  nodes  get,list",
 		"Role github-runner-platform/fleet-role-probe:  configmaps fleet-role-probe get,patch",
 		"Role github-runner-platform/fleet-role-probe: coordination.k8s.io leases  create,patch",
+		"ClusterRole /fleet-node-recovery:  nodes  list,patch",
+		"Role kube-system/fleet-node-recovery: coordination.k8s.io leases fleet-regrade get",
+		"Role default/fleet-node-recovery:  events  create",
+		"Role github-runner-platform/fleet-node-recovery:  configmaps fleet-role-probe get",
+		"Role github-runner-platform/fleet-node-recovery: coordination.k8s.io leases  list",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -209,6 +215,7 @@ func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 		"a DaemonSet without image":   func(s *manifests.Settings) { s.Image, s.Controller = "", false },
 		"reports in the probes' map":  func(s *manifests.Settings) { s.ActuatorConfigMap = fleet.ConfigMapProbe },
 		"no folder for the disk":      func(s *manifests.Settings) { s.FsyncDir = "" },
+		"a recovery without image":    func(s *manifests.Settings) { s.Image, s.Controller, s.Probe = "", false, false },
 		"a port that is none":         func(s *manifests.Settings) { s.ProbeMetricsPort = 70000 },
 		"a label prefix of nothing":   func(s *manifests.Settings) { s.LabelPrefix = "/" },
 	} {
@@ -343,4 +350,99 @@ func TestTheProbeShowsItselfAtAPortOfItsHost(t *testing.T) {
 	if len(c.Ports) != 0 || len(c.Env) != 2 || c.LivenessProbe != nil || c.ReadinessProbe != nil {
 		t.Errorf("without a port: %v, %v, %v, %v", c.Ports, c.Env, c.LivenessProbe, c.ReadinessProbe)
 	}
+}
+
+// R-B-10, issue 6: recovery's rights go with what it does: none to delete unless it
+// prunes, none to the probes' windows unless it asks them, and nothing at all where it is
+// not wanted.
+func TestRecoverysRightsFollowItsSettings(t *testing.T) {
+	nodes := func(s manifests.Settings) (verbs, reads []string) {
+		for _, p := range read(t, s) {
+			if p.Metadata.Name != fleet.ServiceAccountRecovery {
+				continue
+			}
+			for _, r := range p.Rules {
+				if slices.Contains(r.Resources, "nodes") {
+					verbs = append(verbs, r.Verbs...)
+				}
+				if p.Metadata.Namespace == fleet.DefaultNamespace {
+					reads = append(reads, r.Resources...)
+				}
+			}
+		}
+		return verbs, reads
+	}
+	s := settings()
+	if verbs, reads := nodes(s); !slices.Equal(verbs, []string{"list", "patch"}) || !slices.Equal(reads, []string{"configmaps", "leases"}) {
+		t.Errorf("%v, %v", verbs, reads)
+	}
+	s.RecoveryPrunes, s.RecoveryEvidence = true, false
+	if verbs, reads := nodes(s); !slices.Equal(verbs, []string{"list", "patch", "delete"}) || len(reads) != 0 {
+		t.Errorf("%v, %v", verbs, reads)
+	}
+	s.Recovery = false
+	for _, o := range render(t, s) {
+		if o.Name() == fleet.ServiceAccountRecovery {
+			t.Errorf("%s %s is there all the same", o.Kind(), o.Name())
+		}
+	}
+}
+
+// The watcher leaves a dead node before the threshold, knows its own node, and has no
+// power on the host.
+func TestRecoverysPodLeavesADeadNode(t *testing.T) {
+	for _, o := range render(t, settings()) {
+		if o.Kind() != "Deployment" || o.Name() != fleet.ServiceAccountRecovery {
+			continue
+		}
+		raw, err := yaml.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var d struct {
+			Spec struct {
+				Replicas int
+				Template struct {
+					Spec struct {
+						PriorityClassName string
+						SecurityContext   struct {
+							RunAsNonRoot bool
+							RunAsUser    int
+						}
+						Tolerations []struct {
+							Key, Effect       string
+							TolerationSeconds *int
+						}
+						Containers []struct {
+							Args []string
+							Env  []struct {
+								Name, Value string
+								ValueFrom   struct{ FieldRef struct{ FieldPath string } }
+							}
+							SecurityContext struct{ ReadOnlyRootFilesystem bool }
+						}
+					}
+				}
+			}
+		}
+		if err := yaml.Unmarshal(raw, &d); err != nil {
+			t.Fatal(err)
+		}
+		spec := d.Spec.Template.Spec
+		soon := 0
+		for _, tol := range spec.Tolerations {
+			if tol.Effect == "NoExecute" && tol.TolerationSeconds != nil && *tol.TolerationSeconds == 10 {
+				soon++
+			}
+		}
+		if d.Spec.Replicas != 1 || soon != 2 || spec.PriorityClassName == "" || !spec.SecurityContext.RunAsNonRoot || spec.SecurityContext.RunAsUser != 65532 {
+			t.Errorf("%+v", d)
+		}
+		c := spec.Containers[0]
+		if fmt.Sprint(c.Args) != "[recovery]" || c.Env[0].Name != "NODE_RECOVERY_SELF_NODE" || c.Env[0].ValueFrom.FieldRef.FieldPath != "spec.nodeName" || !c.SecurityContext.ReadOnlyRootFilesystem {
+			t.Errorf("%+v", c)
+		}
+		return
+	}
+	t.Fatal("no Deployment")
 }
