@@ -123,7 +123,7 @@ func known(t *testing.T, expr string) {
 		t.Fatalf("%s: %v", expr, err)
 	}
 	metrics := web.Metrics()
-	for _, of := range []map[string][]string{web.ProbeMetrics(), web.HeartbeatMetrics(), web.AlertMetrics()} {
+	for _, of := range []map[string][]string{web.ProbeMetrics(), web.HeartbeatMetrics(), web.AlertMetrics(), web.RecoveryMetrics()} {
 		maps.Copy(metrics, of)
 	}
 	seen := 0
