@@ -20,6 +20,9 @@ import (
 // image is what pods run. The stand-in pulls nothing; a real k3s is given it, and its sandboxes are of the same.
 const image = "rancher/mirrored-pause:3.6"
 
+// PodImage is the same, for scenarios that make pods themselves.
+const PodImage = image
+
 // imageFile is where k3s takes images from when its agent starts.
 const imageFile = "/var/lib/rancher/k3s/agent/images/lab.tar"
 

@@ -50,6 +50,15 @@ var grants = map[string]struct{ may, not []string }{
 			"get leases.coordination.k8s.io kube-system/fleet-regrade", "list pods", "create pods/eviction", "create events default/",
 		},
 	},
+	fleet.ServiceAccountRecovery: { // R-B-01, R-B-10
+		may: []string{
+			"list nodes", "patch nodes", "get leases.coordination.k8s.io kube-system/fleet-regrade", "create events default/", "get configmaps OWN/fleet-role-probe", "list leases.coordination.k8s.io OWN/",
+		},
+		not: []string{
+			"get nodes", "watch nodes", "update nodes", "delete nodes", "create nodes", "update nodes/status", "list leases.coordination.k8s.io kube-system/", "get leases.coordination.k8s.io kube-system/k3s", "patch leases.coordination.k8s.io kube-system/fleet-regrade",
+			"get configmaps OWN/fleet-role-status", "patch configmaps OWN/fleet-role-probe", "list pods", "delete pods", "create pods/eviction", "create events kube-system/",
+		},
+	},
 }
 
 // No account of ours reaches these.
@@ -60,6 +69,9 @@ var refused = []string{
 
 func Test_rights(t *testing.T) {
 	s := measured(t)
+	recovery, err := s.Regrade(t.Context(), "manifests", "--recovery")
+	s.must(err)
+	s.must(s.Apply(t.Context(), []byte(recovery), "Deployment", "DaemonSet"))
 	for account, g := range grants {
 		t.Run(account, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -97,7 +109,7 @@ func Test_rights(t *testing.T) {
 				ask(line, false)
 			}
 			s.Logf("%s: %d questions", account, asked)
-			if account == fleet.ServiceAccountController {
+			if account == fleet.ServiceAccountController || account == fleet.ServiceAccountRecovery {
 				return
 			}
 			// And one that is tried: this account changes no Node.
