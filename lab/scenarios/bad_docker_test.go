@@ -36,7 +36,7 @@ func Test_bad_docker(t *testing.T) {
 	s.awaitRefusal(out, out, in, cluster.AgentContainer)
 	s.untouched(t, pids)
 	s.docker(out, "rm", cluster.AgentContainer)
-	s.compose(out, "--profile", "server", "--profile", "agent", "up", "--no-start")
+	s.compose(out, "--profile", "server", "--profile", "agent", "up", "--no-start", "--no-recreate")
 	s.untouched(t, pids)
 	s.awaitReports()
 

@@ -100,7 +100,7 @@ func (h *Host) idsOf(listed []Listed) (map[fleet.Role]string, error) {
 	case len(dirs) == 0 && len(listed) == 0:
 		return nil, fmt.Errorf("docker: there is no Compose project %s on this engine: is its name the one in docker.project?", h.project)
 	case len(dirs) == 0:
-		return nil, fmt.Errorf("docker: the Compose project %s has a container of neither %s nor %s: make them with `docker compose --profile server --profile agent up --no-start`",
+		return nil, fmt.Errorf("docker: the Compose project %s has a container of neither %s nor %s: make them with `docker compose --profile server --profile agent up --no-start --no-recreate`",
 			h.project, h.o.ServerService, h.o.AgentService)
 	}
 	return ids, nil
@@ -109,7 +109,7 @@ func (h *Host) idsOf(listed []Listed) (map[fleet.Role]string, error) {
 // whyAbsent says why a service has no container, and names who has taken the name
 // that it would get: then Compose cannot make it.
 func (h *Host) whyAbsent(ctx context.Context, role fleet.Role) (string, error) {
-	why := fmt.Sprintf("the Compose project %s has no container of the service %s: make it with `docker compose --profile %s up --no-start`", h.project, h.service(role), role)
+	why := fmt.Sprintf("the Compose project %s has no container of the service %s: make it with `docker compose --profile server --profile agent up --no-start --no-recreate`", h.project, h.service(role))
 	all, err := h.engine.List(ctx, "")
 	if err != nil {
 		return "", err

@@ -21,7 +21,7 @@ func TestAProjectThatIsNotPlainIsRefused(t *testing.T) {
 	}{
 		"another name":     {func(e *fakeEngine) { e.boxes[0].project, e.boxes[1].project = "a", "b" }, []string{"no Compose project github-runner"}},
 		"nothing at all":   {func(e *fakeEngine) { e.boxes = nil }, []string{"no Compose project github-runner"}},
-		"other services":   {func(e *fakeEngine) { e.boxes[0].service, e.boxes[1].service = "web", "db" }, []string{"neither k3s nor k3s-agent", "up --no-start"}},
+		"other services":   {func(e *fakeEngine) { e.boxes[0].service, e.boxes[1].service = "web", "db" }, []string{"neither k3s nor k3s-agent", "up --no-start --no-recreate"}},
 		"two of one name":  {func(e *fakeEngine) { twin(e, "k3s").dir = "/home/ann/github-runner" }, []string{"two Compose projects", "/home/ann/github-runner and /srv/github-runner"}},
 		"half of another":  {func(e *fakeEngine) { e.box("k3s-agent").dir = "/home/ann/github-runner" }, []string{"two Compose projects"}},
 		"a scaled service": {func(e *fakeEngine) { twin(e, "k3s-agent") }, []string{"more than one container of the service k3s-agent"}},
@@ -79,7 +79,7 @@ func TestAServerThatWasNeverMadeIsNotStaged(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	s, err := h.Staging(t.Context())
-	if err != nil || !strings.Contains(s.Absent, "--profile server up --no-start") {
+	if err != nil || !strings.Contains(s.Absent, "up --no-start --no-recreate") {
 		t.Errorf("%+v %v", s, err)
 	}
 	// Somebody else's container has the name, so that Compose cannot make it.
