@@ -376,7 +376,7 @@ func FuzzParse(f *testing.F) {
 		}
 		again, err := d.JSON()
 		if err != nil {
-			t.Skip() // larger than what is read
+			return // written out it is larger than what is read, and refused
 		}
 		if e, err := heartbeat.Parse(again); err != nil || !e.At.Equal(d.At) || e.Healthy != d.Healthy {
 			t.Errorf("%v", err)
