@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -45,7 +46,10 @@ func (c Command) Send(ctx context.Context, m alert.Message) error {
 	cmd.WaitDelay = time.Second
 	err = cmd.Run()
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, exec.ErrWaitDelay):
+		// It ended with status 0. A child that it left behind may hold its output open
+		// for as long as it likes: the message is taken, and to send it again would tell
+		// it twice.
 		return nil
 	case ctx.Err() != nil:
 		return fmt.Errorf("command: %s did not end in time", c.Path)

@@ -327,6 +327,57 @@ func TestACommandThatFailsOrHangsHasNotTakenIt(t *testing.T) {
 	}
 }
 
+// What a program leaves behind is its own affair: the message was taken, and is not
+// sent again.
+func TestACommandThatLeavesAChildBehindHasTakenIt(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "tell")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\nsleep 5 &\nexit 0\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if err := (Command{Path: program}).Send(t.Context(), message()); err != nil || time.Since(began) > 4*time.Second {
+		t.Errorf("after %s: %v", time.Since(began), err)
+	}
+	if err := os.WriteFile(program, []byte("#!/bin/sh\nsleep 5 &\nexit 3\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := (Command{Path: program}).Send(t.Context(), message()); err == nil || !strings.Contains(err.Error(), "exit status 3") {
+		t.Errorf("one that failed beside its child: %v", err)
+	}
+}
+
+// The status is the answer: what comes after it, or does not, makes no message one that
+// was not taken, and no document one that was not published.
+func TestAnAnswerWhoseBodyStallsIsAnAnswer(t *testing.T) {
+	hold := make(chan struct{})
+	defer close(hold)
+	code := http.StatusOK
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		w.WriteHeader(code)
+		w.(http.Flusher).Flush()
+		<-hold
+	})
+	web, m := NewWeb("test"), message()
+	for name, send := range map[string]func(context.Context) error{
+		"webhook": func(ctx context.Context) error { return Webhook{Web: web, URL: s.url(t, "/")}.Send(ctx, m) },
+		"ntfy":    func(ctx context.Context) error { return Ntfy{Web: web, URL: s.url(t, "/")}.Send(ctx, m) },
+		"slack":   func(ctx context.Context) error { return Slack{Web: web, URL: s.url(t, "/")}.Send(ctx, m) },
+		"gist": func(ctx context.Context) error {
+			return Gist{Web: web, API: s.url(t, ""), ID: "0123456789abcdef"}.Publish(ctx, files)
+		},
+	} {
+		for _, answer := range []int{http.StatusOK, http.StatusBadGateway} {
+			code = answer
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			if err := send(ctx); status(err) != answer && answer != http.StatusOK || err != nil && answer == http.StatusOK || ctx.Err() != nil {
+				t.Errorf("%s, %d: %v", name, answer, err)
+			}
+			cancel()
+		}
+	}
+}
+
 func TestADocumentIsReadFromFileAndPage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "fleet-health.json")
 	f := File{Path: path, Now: time.Now}

@@ -124,15 +124,19 @@ func (w *Web) do(ctx context.Context, r request) (answer, error) {
 	if d, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
 		a.date = d.UTC()
 	}
+	// The status is the answer. What comes after it is waited for only where somebody
+	// wants it: a body that stalls would make a message that was taken one that was not.
 	if resp.StatusCode/100 != 2 {
-		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 4096)) // so that the connection is used again
 		return a, &Refusal{Host: r.url.Host, Status: resp.StatusCode}
+	}
+	if r.limit == 0 {
+		return a, nil
 	}
 	a.body, err = io.ReadAll(io.LimitReader(resp.Body, r.limit+1))
 	if err != nil {
 		return a, fmt.Errorf("answer of %s: %w", r.url.Host, err)
 	}
-	if r.limit > 0 && int64(len(a.body)) > r.limit {
+	if int64(len(a.body)) > r.limit {
 		return a, fmt.Errorf("answer of %s: more than %d bytes", r.url.Host, r.limit)
 	}
 	return a, nil

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/exadev/regrade/internal/obs"
 )
 
 // Config is k3s's configuration as it takes it: the keys of the file and its
@@ -149,6 +151,9 @@ type Join struct {
 	Token Secret
 }
 
+// maxToken is more than any token is long.
+const maxToken = 8 << 10
+
 // ReadJoin reads it for the configuration and the environment file of a unit.
 func (d Disk) ReadJoin(configPath, envPath string) (Join, error) {
 	env := map[string]string{}
@@ -170,9 +175,12 @@ func (d Disk) ReadJoinWith(configPath string, env map[string]string) (Join, erro
 	j := Join{URL: firstOf(c.Get("server"), env["K3S_URL"]), Token: Secret(firstOf(c.Get("token"), env["K3S_TOKEN"]))}
 	// A token file wins over a token (k3s-facts §1.1).
 	if f := firstOf(c.Get("token-file"), env["K3S_TOKEN_FILE"]); f != "" {
-		raw, err := os.ReadFile(d.at(f))
+		raw, err := obs.ReadSecret(d.at(f), maxToken)
 		if err != nil {
 			return Join{}, fmt.Errorf("k3s token file: %w", err)
+		}
+		if len(raw) > maxToken {
+			return Join{}, fmt.Errorf("k3s token file: more than %d bytes", maxToken)
 		}
 		j.Token = Secret(strings.TrimSpace(string(raw)))
 	}

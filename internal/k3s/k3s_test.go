@@ -474,6 +474,7 @@ func TestWhatAnAgentCannotStartOn(t *testing.T) { // safety rule 15
 		"a key of etcd":                  {"token: x\netcd-expose-metrics: true\n", "", "", "etcd-expose-metrics"},
 		"no YAML":                        {"[", "", "", "configuration"},
 		"a token file that is not there": {"token-file: /nowhere\n", "", "", "token file"},
+		"a token in its file's place":    {"token-file: hunter2hunter2\n", "", "", "token file: open the file that it names: no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := k3s.Disk{Root: t.TempDir()}
@@ -486,7 +487,7 @@ func TestWhatAnAgentCannotStartOn(t *testing.T) { // safety rule 15
 				}
 			}
 			got := d.AgentProblem(fleet.FileAgentConf, env, other)
-			if (got == "") != (c.problem == "") || !strings.Contains(got, c.problem) {
+			if (got == "") != (c.problem == "") || !strings.Contains(got, c.problem) || strings.Contains(got, "hunter2") {
 				t.Errorf("%q, want %q", got, c.problem)
 			}
 		})

@@ -150,6 +150,9 @@ func ParseServers(list string) ([]string, error) {
 		}
 		u, err := url.Parse(s)
 		if err != nil || u.Hostname() == "" || strings.HasSuffix(u.Host, ":") || (u.Path != "" && u.Path != "/") || u.User != nil || (u.Scheme != "https" && u.Scheme != "http") {
+			if strings.Contains(s, "@") {
+				s = "with a user" // and perhaps a password, which is not shown
+			}
 			return nil, fmt.Errorf("API server %q: want a URL like https://10.0.0.1:6443", s)
 		}
 		if u.Port() == "" {

@@ -248,9 +248,9 @@ func TestParseServers(t *testing.T) {
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %q, %v", got, err)
 	}
-	for _, bad := range []string{"ftp://x", "https://", "https://x/path", "https://u:p@x", "://", "https://x:port", ":", "10.0.0.1:", "https://:6443"} {
-		if got, err := ParseServers(bad); err == nil {
-			t.Errorf("%q gives %q", bad, got)
+	for _, bad := range []string{"ftp://x", "https://", "https://x/path", "https://u:p@x", "://", "https://x:port", ":", "10.0.0.1:", "https://:6443", "u:hunter2@x/y"} {
+		if got, err := ParseServers(bad); err == nil || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "u:p") {
+			t.Errorf("%q gives %q, %v", bad, got, err)
 		}
 	}
 }

@@ -2,8 +2,6 @@ package env
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -38,17 +36,12 @@ func (s *Secret) Read(getenv func(string) string) (obs.Secret, error) {
 		if text != "" {
 			return "", Usage("%s and %s_FILE: want one of them", s.Variable, s.Variable)
 		}
-		f, err := os.Open(s.file)
-		if err != nil {
-			return "", Failed(fmt.Errorf("%s_FILE: %w", s.Variable, err))
-		}
-		defer func() { _ = f.Close() }()
-		raw, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
+		raw, err := obs.ReadSecret(s.file, maxSecret)
 		if err != nil {
 			return "", Failed(fmt.Errorf("%s_FILE: %w", s.Variable, err))
 		}
 		if text = string(raw); strings.TrimSpace(text) == "" {
-			return "", Usage("%s_FILE: %s is empty", s.Variable, s.file)
+			return "", Usage("%s_FILE: the file is empty", s.Variable)
 		}
 	}
 	text = strings.TrimSpace(text)

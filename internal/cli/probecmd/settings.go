@@ -50,7 +50,8 @@ const minWindow = 5
 func (s *Sensing) Check() error {
 	u, err := url.Parse(s.MetricsURL)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil {
-		return env.Usage("etcd's metrics at %q: want a URL like %s", s.MetricsURL, sensor.DefaultMetricsURL)
+		// A password may stand in it, so it is not shown.
+		return env.Usage("FLEET_ROLE_ETCD_METRICS_URL: want a URL without credentials like %s", sensor.DefaultMetricsURL)
 	}
 	for _, path := range append([]string{s.FsyncDir}, s.pressure()...) {
 		if !filepath.IsAbs(path) {
