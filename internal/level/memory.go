@@ -1,6 +1,7 @@
-// Package level decides how much of a server a host runs. So far it holds the
-// memory rule, which the fitness verdict shares with the levels: one function,
-// so that a host that would step down is never called fit (R-185-17).
+// Package level decides how much of a server a host runs: full, control-plane or
+// etcd-only (R-112-01). A level never changes the vote (R-112-03). The memory rule is
+// shared with the fitness verdict: one function, so that a host that would step down
+// is never called fit (R-185-17).
 package level
 
 import "fmt"
