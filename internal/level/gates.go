@@ -65,24 +65,24 @@ type Voter struct {
 
 // Codes of gates.
 const (
-	GateOneLevel   = "OneLevelAStep"
-	GateUnread     = "NotRead"
-	GateNotServer  = "NotServer"
-	GateSwap       = "SwapUnderWay"
-	GateLeaseTaken = "LeaseTaken"
-	GateLeaseLost  = "LeaseLost"
-	GatePaused     = "Paused"
-	GateNoVote     = "NoVote"
-	GateLearner    = "LearnerListed"
-	GateCount      = "VotersNotAtTarget"
-	GateNotReady   = "VoterNotReady"
-	GateSilent     = "VoterSilent"
-	GateDisagrees  = "ListsDisagree"
-	GateQuorum     = "NoQuorumWithoutMe"
-	GateAPIServers = "TooFewAPIServers"
-	GateJobs       = "JobsRun"
-	GatePods       = "PodsLeft"
-	GatePodsUnread = "PodsNotRead"
+	CodeOneLevel   = "OneLevelAStep"
+	CodeUnread     = "NotRead"
+	CodeNotServer  = "NotServer"
+	CodeSwap       = "SwapUnderWay"
+	CodeLeaseTaken = "LeaseTaken"
+	CodeLeaseLost  = "LeaseLost"
+	CodePaused     = "Paused"
+	CodeNoVote     = "NoVote"
+	CodeLearner    = "LearnerPresent"
+	CodeCount      = "VoterCount"
+	CodeNotReady   = "NotReady"
+	CodeSilent     = "Silent"
+	CodeDisagrees  = "MemberListsDisagree"
+	CodeQuorum     = "NoQuorumWithoutMe"
+	CodeAPIServers = "TooFewAPIServers"
+	CodeJobs       = "JobsRun"
+	CodePods       = "PodsLeft"
+	CodePodsUnread = "PodsNotRead"
 	minAPIServers  = 2
 )
 
@@ -99,19 +99,19 @@ func Gates(s Situation) []Gate {
 	shut := func(code, format string, args ...any) { gs = append(gs, Gate{code, fmt.Sprintf(format, args...)}) }
 
 	for _, m := range s.Missing {
-		shut(GateUnread, "%s", m)
+		shut(CodeUnread, "%s", m)
 	}
 	if s.To != Toward(s.From, s.To) || s.To == s.From {
-		shut(GateOneLevel, "a step is one level: not from %s to %s", s.From, s.To)
+		shut(CodeOneLevel, "a step is one level: not from %s to %s", s.From, s.To)
 	}
 	if !s.Server {
-		shut(GateNotServer, "this host is no server, or on its way out")
+		shut(CodeNotServer, "this host is no server, or on its way out")
 	}
 	if len(s.Swapping) > 0 {
-		shut(GateSwap, "a swap is under way, or was: %s", strings.Join(s.Swapping, ", "))
+		shut(CodeSwap, "a swap is under way, or was: %s", strings.Join(s.Swapping, ", "))
 	}
 	if s.Paused != "" {
-		shut(GatePaused, "%s", s.Paused)
+		shut(CodePaused, "%s", s.Paused)
 	}
 	gs = append(gs, s.leaseGates()...)
 	gs = append(gs, s.voterGates()...)
@@ -130,15 +130,15 @@ func (s Situation) leaseGates() []Gate {
 	state := s.Lease.At(s.Date)
 	switch {
 	case s.Date.IsZero():
-		return []Gate{{GateUnread, "no API server says what time it is"}}
+		return []Gate{{CodeUnread, "no API server says what time it is"}}
 	case !s.Holds.IsZero() && Mine(s.Lease, s.Node, s.Holds, s.Date):
 		return nil
 	case !s.Holds.IsZero():
-		return []Gate{{GateLeaseLost, fmt.Sprintf("the Lease %s is not this step's any more: it is %s, holder %q", fleet.LeaseName, state, s.Lease.Holder)}}
+		return []Gate{{CodeLeaseLost, fmt.Sprintf("the Lease %s is not this step's any more: it is %s, holder %q", fleet.LeaseName, state, s.Lease.Holder)}}
 	case state == lease.Held && s.Lease.Holder == fleet.LeaseHolder:
-		return []Gate{{GateLeaseTaken, fmt.Sprintf("the Lease %s is held for the swap %s", fleet.LeaseName, s.Lease.SwapID())}}
+		return []Gate{{CodeLeaseTaken, fmt.Sprintf("the Lease %s is held for the swap %s", fleet.LeaseName, s.Lease.SwapID())}}
 	case state == lease.Held:
-		return []Gate{{GateLeaseTaken, fmt.Sprintf("the Lease %s is held by %s", fleet.LeaseName, s.Lease.Holder)}}
+		return []Gate{{CodeLeaseTaken, fmt.Sprintf("the Lease %s is held by %s", fleet.LeaseName, s.Lease.Holder)}}
 	}
 	return nil
 }
@@ -146,25 +146,25 @@ func (s Situation) leaseGates() []Gate {
 func (s Situation) voterGates() (gs []Gate) {
 	shut := func(code, format string, args ...any) { gs = append(gs, Gate{code, fmt.Sprintf(format, args...)}) }
 	if !s.Votes {
-		shut(GateNoVote, "this host's etcd does not answer as a voter")
+		shut(CodeNoVote, "this host's etcd does not answer as a voter")
 		return gs
 	}
 	if s.Learners > 0 {
-		shut(GateLearner, "etcd has a learner: somebody joins")
+		shut(CodeLearner, "etcd has a learner: somebody joins")
 	}
 	if n := len(s.Others) + 1; n != s.Target {
-		shut(GateCount, "etcd has %d voters, %d are wanted", n, s.Target)
+		shut(CodeCount, "etcd has %d voters, %d are wanted", n, s.Target)
 	}
 	up, servers := 0, 0
 	for _, v := range s.Others {
 		if !v.Ready {
-			shut(GateNotReady, "%s votes and is not Ready", v.Node)
+			shut(CodeNotReady, "%s votes and is not Ready", v.Node)
 		}
 		switch {
 		case !v.Answers:
-			shut(GateSilent, "the etcd of %s does not answer", v.Node)
+			shut(CodeSilent, "the etcd of %s does not answer", v.Node)
 		case !v.Agrees:
-			shut(GateDisagrees, "the member list of %s is not this host's: %s", v.Node, v.Problem)
+			shut(CodeDisagrees, "the member list of %s is not this host's: %s", v.Node, v.Problem)
 		default:
 			up++
 		}
@@ -173,11 +173,11 @@ func (s Situation) voterGates() (gs []Gate) {
 		}
 	}
 	if need := quorum.Need(len(s.Others) + 1); up < need {
-		shut(GateQuorum, "without this host %d voters of %d are sure to be there, %d are a quorum", up, len(s.Others)+1, need)
+		shut(CodeQuorum, "without this host %d voters of %d are sure to be there, %d are a quorum", up, len(s.Others)+1, need)
 	}
 	// Also on the way up and for a drain: who takes the Lease may have to restart next.
 	if servers < minAPIServers {
-		shut(GateAPIServers, "without this host %d API servers are left, %d are wanted", servers, minAPIServers)
+		shut(CodeAPIServers, "without this host %d API servers are left, %d are wanted", servers, minAPIServers)
 	}
 	return gs
 }
@@ -185,12 +185,12 @@ func (s Situation) voterGates() (gs []Gate) {
 func (s Situation) podGates() (gs []Gate) {
 	switch {
 	case s.PodsUnread != "":
-		return []Gate{{GatePodsUnread, s.PodsUnread}}
+		return []Gate{{CodePodsUnread, s.PodsUnread}}
 	case len(s.Jobs) > 0:
-		gs = append(gs, Gate{GateJobs, fmt.Sprintf("%d protected pods run here, which no step cuts: %s", len(s.Jobs), few(s.Jobs))})
+		gs = append(gs, Gate{CodeJobs, fmt.Sprintf("%d protected pods run here, which no step cuts: %s", len(s.Jobs), few(s.Jobs))})
 	}
 	if len(s.Left) > 0 {
-		gs = append(gs, Gate{GatePods, fmt.Sprintf("%d pods are left here that no drain may end: %s", len(s.Left), few(s.Left))})
+		gs = append(gs, Gate{CodePods, fmt.Sprintf("%d pods are left here that no drain may end: %s", len(s.Left), few(s.Left))})
 	}
 	return gs
 }

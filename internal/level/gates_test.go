@@ -37,44 +37,44 @@ func TestGatesOfALevelStep(t *testing.T) { // R-112-06, R-112-19, R-X-07, R-X-08
 		{"a swap that holds the Lease refuses every step", func(s *Situation) {
 			s.Lease = held(fleet.LeaseHolder, time.Minute)
 			s.Lease.Annotations[fleet.LeaseSwapID] = "20261129T120000Z-b-d"
-		}, []string{GateLeaseTaken}},
-		{"another host that holds the Lease refuses it", func(s *Situation) { s.Lease = held("b", time.Minute) }, []string{GateLeaseTaken}},
-		{"the own node that holds it for another step refuses it", func(s *Situation) { s.Lease = held("a", time.Minute) }, []string{GateLeaseTaken}},
+		}, []string{CodeLeaseTaken}},
+		{"another host that holds the Lease refuses it", func(s *Situation) { s.Lease = held("b", time.Minute) }, []string{CodeLeaseTaken}},
+		{"the own node that holds it for another step refuses it", func(s *Situation) { s.Lease = held("a", time.Minute) }, []string{CodeLeaseTaken}},
 		{"a Lease that is just over may be taken", func(s *Situation) { s.Lease = held("b", 15*time.Minute+1) }, nil},
-		{"a Lease at the end of its duration is held", func(s *Situation) { s.Lease = held("b", 15*time.Minute) }, []string{GateLeaseTaken}},
+		{"a Lease at the end of its duration is held", func(s *Situation) { s.Lease = held("b", 15*time.Minute) }, []string{CodeLeaseTaken}},
 		{"a Lease that a controller let run out may be taken where no Node carries a swap", func(s *Situation) { s.Lease = held(fleet.LeaseHolder, time.Hour) }, nil},
-		{"and not where one does", func(s *Situation) { s.Lease, s.Swapping = held(fleet.LeaseHolder, time.Hour), []string{"d"} }, []string{GateSwap}},
+		{"and not where one does", func(s *Situation) { s.Lease, s.Swapping = held(fleet.LeaseHolder, time.Hour), []string{"d"} }, []string{CodeSwap}},
 		{"the step that holds the Lease goes on", func(s *Situation) { s.Lease, s.Holds = held("a", time.Minute), t0.Add(-time.Minute) }, nil},
-		{"a step whose Lease has run out stops", func(s *Situation) { s.Lease, s.Holds = held("a", time.Hour), t0.Add(-time.Hour) }, []string{GateLeaseLost}},
-		{"a step whose Lease another took stops", func(s *Situation) { s.Lease, s.Holds = held("b", time.Second), t0.Add(-time.Hour) }, []string{GateLeaseLost}},
-		{"a Lease that the own node took for another step is not this one's", func(s *Situation) { s.Lease, s.Holds = held("a", time.Second), t0.Add(-time.Minute) }, []string{GateLeaseLost}},
-		{"without a Date nothing is free", func(s *Situation) { s.Date = time.Time{} }, []string{GateUnread}},
-		{"a voter that is not Ready refuses it", func(s *Situation) { s.Others[0].Ready = false }, []string{GateNotReady, GateAPIServers}},
-		{"a voter whose etcd is silent refuses it", func(s *Situation) { s.Others[0].Answers = false }, []string{GateSilent, GateQuorum, GateAPIServers}},
-		{"a voter with another list refuses it", func(s *Situation) { s.Others[1].Agrees, s.Others[1].Problem = false, "4 members" }, []string{GateDisagrees, GateQuorum}},
-		{"a second etcd-only server refuses it", func(s *Situation) { s.Others[1].APIServer = false }, []string{GateAPIServers}},
+		{"a step whose Lease has run out stops", func(s *Situation) { s.Lease, s.Holds = held("a", time.Hour), t0.Add(-time.Hour) }, []string{CodeLeaseLost}},
+		{"a step whose Lease another took stops", func(s *Situation) { s.Lease, s.Holds = held("b", time.Second), t0.Add(-time.Hour) }, []string{CodeLeaseLost}},
+		{"a Lease that the own node took for another step is not this one's", func(s *Situation) { s.Lease, s.Holds = held("a", time.Second), t0.Add(-time.Minute) }, []string{CodeLeaseLost}},
+		{"without a Date nothing is free", func(s *Situation) { s.Date = time.Time{} }, []string{CodeUnread}},
+		{"a voter that is not Ready refuses it", func(s *Situation) { s.Others[0].Ready = false }, []string{CodeNotReady, CodeAPIServers}},
+		{"a voter whose etcd is silent refuses it", func(s *Situation) { s.Others[0].Answers = false }, []string{CodeSilent, CodeQuorum, CodeAPIServers}},
+		{"a voter with another list refuses it", func(s *Situation) { s.Others[1].Agrees, s.Others[1].Problem = false, "4 members" }, []string{CodeDisagrees, CodeQuorum}},
+		{"a second etcd-only server refuses it", func(s *Situation) { s.Others[1].APIServer = false }, []string{CodeAPIServers}},
 		{"two voters of five that cannot be reached refuse it, each by name", func(s *Situation) {
 			s.Target = 5
 			s.Others = append(s.Others, Voter{Node: "d"}, Voter{Node: "e", Ready: true, APIServer: true})
-		}, []string{GateNotReady, GateSilent, GateSilent, GateQuorum}},
-		{"a server that is alone refuses it", func(s *Situation) { s.Target, s.Others = 1, nil }, []string{GateQuorum, GateAPIServers}},
-		{"an even number of voters refuses it", func(s *Situation) { s.Others = append(s.Others, s.Others[0]) }, []string{GateCount}},
-		{"a learner refuses it", func(s *Situation) { s.Learners = 1 }, []string{GateLearner}},
-		{"an own etcd that does not vote refuses it", func(s *Situation) { s.Votes = false }, []string{GateNoVote}},
-		{"a host that is no server refuses it", func(s *Situation) { s.Server = false }, []string{GateNotServer}},
-		{"a pause refuses it", func(s *Situation) { s.Paused = "paused since noon" }, []string{GatePaused}},
-		{"two levels at once are refused", func(s *Situation) { s.From = fleet.LevelFull }, []string{GateOneLevel}},
-		{"no level at all is refused", func(s *Situation) { s.To = s.From }, []string{GateOneLevel}},
-		{"a job on the host refuses etcd-only, which would cut it", func(s *Situation) { s.Jobs = []string{"ci/job-1"} }, []string{GateJobs}},
-		{"a pod that cannot be evicted refuses etcd-only", func(s *Situation) { s.Left = []string{"x/db-0"} }, []string{GatePods}},
-		{"pods that were not read refuse etcd-only", func(s *Situation) { s.PodsUnread = "list pods: no" }, []string{GatePodsUnread}},
+		}, []string{CodeNotReady, CodeSilent, CodeSilent, CodeQuorum}},
+		{"a server that is alone refuses it", func(s *Situation) { s.Target, s.Others = 1, nil }, []string{CodeQuorum, CodeAPIServers}},
+		{"an even number of voters refuses it", func(s *Situation) { s.Others = append(s.Others, s.Others[0]) }, []string{CodeCount}},
+		{"a learner refuses it", func(s *Situation) { s.Learners = 1 }, []string{CodeLearner}},
+		{"an own etcd that does not vote refuses it", func(s *Situation) { s.Votes = false }, []string{CodeNoVote}},
+		{"a host that is no server refuses it", func(s *Situation) { s.Server = false }, []string{CodeNotServer}},
+		{"a pause refuses it", func(s *Situation) { s.Paused = "paused since noon" }, []string{CodePaused}},
+		{"two levels at once are refused", func(s *Situation) { s.From = fleet.LevelFull }, []string{CodeOneLevel}},
+		{"no level at all is refused", func(s *Situation) { s.To = s.From }, []string{CodeOneLevel}},
+		{"a job on the host refuses etcd-only, which would cut it", func(s *Situation) { s.Jobs = []string{"ci/job-1"} }, []string{CodeJobs}},
+		{"a pod that cannot be evicted refuses etcd-only", func(s *Situation) { s.Left = []string{"x/db-0"} }, []string{CodePods}},
+		{"pods that were not read refuse etcd-only", func(s *Situation) { s.PodsUnread = "list pods: no" }, []string{CodePodsUnread}},
 		{"a job refuses no other step", func(s *Situation) {
 			s.From, s.To, s.Jobs, s.Left, s.PodsUnread = fleet.LevelFull, fleet.LevelControlPlane, []string{"ci/job-1"}, []string{"x/db-0"}, "no"
 		}, nil},
 		{"the way up has the same gates", func(s *Situation) {
 			s.From, s.To, s.Others[0].Ready = fleet.LevelEtcdOnly, fleet.LevelControlPlane, false
-		}, []string{GateNotReady, GateAPIServers}},
-		{"what could not be read refuses it", func(s *Situation) { s.Missing = []string{"list nodes: no answer"} }, []string{GateUnread}},
+		}, []string{CodeNotReady, CodeAPIServers}},
+		{"what could not be read refuses it", func(s *Situation) { s.Missing = []string{"list nodes: no answer"} }, []string{CodeUnread}},
 	} {
 		s := open()
 		tt.change(&s)
