@@ -20,8 +20,6 @@ type Facts struct {
 	// Inventory is the role that the Compose project gives this host, which counts
 	// only where there is no role file; empty for none (R-A-04).
 	Inventory fleet.Role
-	// Demoted: a datastore was moved aside here (R-A-11).
-	Demoted bool
 	// URL is where this role joins, and JoinProblem why that cannot be told.
 	URL         string
 	JoinProblem string
@@ -89,7 +87,7 @@ func lacksJoin(f Facts, files rolefile.Files) string {
 	switch {
 	case files.WAL || files.Tombstone || files.RoleProblem != "" || files.Role == fleet.RoleAgent && !joining:
 		return ""
-	case f.Demoted:
+	case files.Demoted:
 		former = "its datastore was moved aside"
 	case files.Identity.ClusterID != 0:
 		former = fmt.Sprintf("it was in cluster %s and has no datastore", files.Identity.ClusterID)
@@ -130,7 +128,7 @@ func server(f Facts, why string) Decision {
 // mayFound says whether --cluster-init may stand there (R-A-10, R-A-12, R-X-04).
 // k3s ignores it where there is a datastore.
 func mayFound(f Facts) bool {
-	return f.URL == "" && f.JoinProblem == "" && !f.Demoted && f.Files.Identity.ClusterID == 0 && f.Files.IdentityProblem == "" && !f.SQLite
+	return f.URL == "" && f.JoinProblem == "" && !f.Files.Former() && !f.SQLite
 }
 
 // agent does not wait: k3s's agent asks its servers for ever by itself

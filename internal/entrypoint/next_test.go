@@ -46,7 +46,7 @@ func of(role fleet.Role, f rolefile.Files, change ...func(*entrypoint.Facts)) en
 	return x
 }
 
-func demoted(x *entrypoint.Facts) { x.Demoted = true }
+func demoted(x *entrypoint.Facts) { x.Files.Demoted = true }
 
 func TestNext(t *testing.T) {
 	const srv, agt = fleet.RoleServer, fleet.RoleAgent
@@ -87,6 +87,16 @@ func TestNext(t *testing.T) {
 			of(srv, rolefile.Files{}, func(x *entrypoint.Facts) { x.SQLite = true }), want{kind: entrypoint.Exec, args: server},
 		},
 		"a demoted host with a URL joins (R-A-21)": {of(srv, join(rolefile.Files{Role: srv}), demoted), want{kind: entrypoint.Exec, args: plus(server, "--server="+b)}},
+		"the role folder of a demoted host is lost: no inventory lets it join (13, 18)": {
+			of(srv, join(rolefile.Files{}), demoted, inventory(srv)), want{kind: entrypoint.Idle, why: "its role file is lost"},
+		},
+		"nor does the absence of one":                                     {of(srv, join(rolefile.Files{}), demoted), want{kind: entrypoint.Idle, why: "its role file is lost"}},
+		"its agent goes on, whatever the inventory says":                  {of(agt, join(rolefile.Files{}), demoted, toB, inventory(srv)), want{kind: entrypoint.Exec, args: plus(agent, "--server="+b)}},
+		"so it does where the inventory says agent":                       {of(agt, join(rolefile.Files{}), demoted, toB, inventory(agt)), want{kind: entrypoint.Exec, args: plus(agent, "--server="+b)}},
+		"a demoted host that was promoted again starts on its datastore":  {of(srv, join(rolefile.Files{WAL: true}), demoted, inventory(agt)), want{kind: entrypoint.Exec, args: plus(server, "--server="+b)}},
+		"and its agent does not start beside it":                          {of(agt, join(rolefile.Files{WAL: true}), demoted, toB, inventory(agt)), want{kind: entrypoint.Idle, why: "the server may start"}},
+		"a demoted host is promoted: the role file says agent still (18)": {of(srv, join(rolefile.Files{Role: agt, Joining: joining, Identity: member}), demoted), want{kind: entrypoint.Exec, args: plus(server, "--server="+b)}},
+		"a person lets it join (18)":                                      {of(srv, join(rolefile.Files{AllowJoin: true}), demoted, inventory(srv)), want{kind: entrypoint.Exec, args: plus(server, "--server="+b)}},
 		"it waits for the host of that URL first (R-A-09)": {
 			of(srv, join(rolefile.Files{Role: srv}), demoted, func(x *entrypoint.Facts) { x.Reached = "" }), want{kind: entrypoint.Wait, why: b},
 		},
@@ -168,7 +178,7 @@ func TestWhateverAHostHoldsNeverBothRolesAndNoSecondCluster(t *testing.T) { // s
 	rapid.Check(t, func(t *rapid.T) {
 		f := anyFiles(t)
 		host := entrypoint.Facts{
-			Files: f, Demoted: rapid.Bool().Draw(t, "demoted"), SQLite: rapid.Bool().Draw(t, "sqlite"),
+			Files: f, SQLite: rapid.Bool().Draw(t, "sqlite"),
 			Inventory: rapid.SampledFrom([]fleet.Role{"", fleet.RoleServer, fleet.RoleAgent}).Draw(t, "inventory"),
 			Level:     rapid.SampledFrom([]fleet.Level{fleet.LevelFull, fleet.LevelControlPlane, fleet.LevelEtcdOnly}).Draw(t, "level"),
 			Reached:   rapid.SampledFrom([]string{"", b}).Draw(t, "reached"),
@@ -182,7 +192,7 @@ func TestWhateverAHostHoldsNeverBothRolesAndNoSecondCluster(t *testing.T) { // s
 		a.URL = rapid.SampledFrom([]string{"", b}).Draw(t, "agent url")
 		ds, da := entrypoint.Next(s), entrypoint.Next(a)
 
-		asBefore := f.Role == "" && f.RoleProblem == "" && f.Identity.ClusterID == 0 && f.IdentityProblem == "" && host.Inventory == "" // R-A-04
+		asBefore := f.Role == "" && f.RoleProblem == "" && !f.Former() && host.Inventory == "" // R-A-04
 		if runs(ds) && runs(da) && !asBefore {
 			t.Fatalf("both roles: %+v\nserver %+v\nagent %+v", host, ds, da)
 		}
@@ -190,11 +200,13 @@ func TestWhateverAHostHoldsNeverBothRolesAndNoSecondCluster(t *testing.T) { // s
 			t.Fatalf("no reason: %+v %+v", ds, da)
 		}
 		found := slices.Contains(ds.Args, "--cluster-init")
-		if found && (host.Demoted || f.Identity.ClusterID != 0 || f.IdentityProblem != "" || s.URL != "" || s.JoinProblem != "") {
+		if found && (f.Former() || s.URL != "" || s.JoinProblem != "") {
 			t.Fatalf("--cluster-init of a former member, or beside a join: %+v", host)
 		}
-		former := host.Demoted || f.Identity.ClusterID != 0 || f.IdentityProblem != ""
-		if ds.Kind == entrypoint.Exec && former && !f.WAL && !slices.Contains(ds.Args, "--server="+b) {
+		if runs(ds) && f.Former() && !f.WAL && f.Role == "" && !f.JoiningNow() && !f.AllowJoin {
+			t.Fatalf("a former member whose role file is lost joins by itself: %+v", host)
+		}
+		if ds.Kind == entrypoint.Exec && f.Former() && !f.WAL && !slices.Contains(ds.Args, "--server="+b) {
 			t.Fatalf("a former member would start an empty datastore, sqlite or not: %+v", host)
 		}
 		if runs(ds) && f.Tombstone {
@@ -218,7 +230,7 @@ func anyFiles(t *rapid.T) rolefile.Files {
 		Leaving: rapid.SampledFrom([]fleet.SwapID{"", id}).Draw(t, "leaving"),
 		Joining: rapid.SampledFrom([]rolefile.Joining{{}, joining, {Swap: id, BootID: "other"}}).Draw(t, "joining"),
 		BootID:  boot, AllowJoin: rapid.Bool().Draw(t, "allow"),
-		WAL: rapid.Bool().Draw(t, "wal"), Tombstone: rapid.Bool().Draw(t, "tombstone"), Token: rapid.Bool().Draw(t, "token"),
+		WAL: rapid.Bool().Draw(t, "wal"), Tombstone: rapid.Bool().Draw(t, "tombstone"), Demoted: rapid.Bool().Draw(t, "demoted"), Token: rapid.Bool().Draw(t, "token"),
 		JoinURL:  rapid.SampledFrom([]string{"", b}).Draw(t, "url"),
 		Identity: rolefile.Identity{ClusterID: fleet.MemberID(rapid.Uint64Range(0, 1).Draw(t, "cluster"))},
 	}

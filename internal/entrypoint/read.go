@@ -30,9 +30,6 @@ func Read(o Options, files *container.Files, role fleet.Role) (f Facts, notes []
 	if f.Files, err = files.Role(); err != nil {
 		return Facts{}, nil, fmt.Errorf("entrypoint: %w", err)
 	}
-	if f.Demoted, err = files.Disk().Demoted(); err != nil {
-		return Facts{}, nil, fmt.Errorf("entrypoint: %w", err)
-	}
 	if j, err := files.Join(role); err != nil {
 		f.JoinProblem = err.Error()
 	} else {

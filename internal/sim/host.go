@@ -155,7 +155,7 @@ func (h *Host) files() rolefile.Files {
 	f := h.Files
 	f.Identity.Voters = slices.Clone(f.Identity.Voters)
 	f.WAL, f.Tombstone, f.BootID, f.Token = h.Data.WAL, h.Data.Tombstone, h.BootID, h.Token
-	f.JoinURL = h.serverJoin()
+	f.JoinURL, f.Demoted = h.serverJoin(), h.Data.Aside > 0
 	return f
 }
 

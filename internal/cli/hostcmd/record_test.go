@@ -51,6 +51,12 @@ func TestWhatAnInventoryIsRefused(t *testing.T) { // R-C-06, R-C-07, R-C-11, R-X
 	if r.wrote() {
 		t.Error("a host that is not eligible has a role file")
 	}
+	// The role folder is lost and the data is not: what was demoted is no server by an inventory's word.
+	r = bare(t, func(f *platform.Facts) { f.Files.Demoted = true })
+	r.want(fleet.ExitRefused, "was a member of a cluster and its role file is lost", "record-role", "--inventory-role", "server", "--eligible")
+	if r.wrote() {
+		t.Error("written all the same")
+	}
 	r = bare(t, func(*platform.Facts) {})
 	r.lease = lease.Lease{Exists: true, Holder: fleet.LeaseHolder, RenewTime: r.now, Duration: time.Hour, Annotations: map[string]string{fleet.LeaseSwapID: string(id)}}
 	r.want(fleet.ExitRefused, "nothing is changed before that ends", "record-role", "--inventory-role", "agent", "--eligible")

@@ -108,6 +108,14 @@ func (f *Files) Role() (rolefile.Files, error) {
 	if files.WAL, files.Tombstone, err = f.disk.Initialised(); err != nil {
 		return rolefile.Files{}, err
 	}
+	// What cannot be told is taken for a former member; one with a datastore starts
+	// all the same.
+	if files.Demoted, err = f.disk.Demoted(); err != nil {
+		if !files.WAL {
+			return rolefile.Files{}, err
+		}
+		files.Demoted = true
+	}
 	// A configuration that cannot be read names nothing to join; the preflight
 	// says what is wrong with it.
 	if j, err := f.disk.ReadJoin(f.layout.ServerConfig, f.EnvFile(fleet.RoleServer)); err == nil {

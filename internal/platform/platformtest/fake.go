@@ -249,7 +249,7 @@ func (f *Fake) DatastoreAside(context.Context) error {
 		if x.Server.Process {
 			return fmt.Errorf("move datastore aside: a k3s server process lives")
 		}
-		x.Datastore, x.MemberName, x.Files.WAL, x.Files.Tombstone = false, "", false, false
+		x.Datastore, x.MemberName, x.Files.WAL, x.Files.Tombstone, x.Files.Demoted = false, "", false, false, true
 		return nil
 	})
 }

@@ -13,7 +13,7 @@ import "github.com/exadev/regrade/internal/fleet"
 func Presumed(f Files, inventory fleet.Role) Files {
 	switch {
 	case inventory == "" || f.Role != "" || f.RoleProblem != "":
-	case f.Identity.ClusterID != 0 || f.IdentityProblem != "" || f.Tombstone:
+	case f.Former() || f.Tombstone:
 	case f.WAL:
 		f.Role = fleet.RoleServer
 	default:
@@ -56,7 +56,7 @@ func Recording(f Files, inventory fleet.Role, eligible bool, running fleet.Role,
 		return Record{Refused: "the host is in a swap and its role file is lost: write the role that `regrade status` shows"}
 	case held != "":
 		return Record{Refused: "the Lease is held for swap " + string(held) + ": nothing is changed before that ends"}
-	case f.Identity.ClusterID != 0 || f.IdentityProblem != "" || f.Tombstone:
+	case f.Former() || f.Tombstone:
 		return Record{Refused: "the host was a member of a cluster and its role file is lost: write server where the member lists hold it, else agent"}
 	case f.WAL && inventory == fleet.RoleAgent:
 		return Record{Refused: "the host has a datastore and the inventory says agent: it may be a voter"}

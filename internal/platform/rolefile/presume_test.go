@@ -33,6 +33,8 @@ func TestWhatAnInventoryWritesAndWhatItIsRefused(t *testing.T) { // R-C-03, R-C-
 		"a swap holds the Lease":                         {rolefile.Files{}, agt, true, "", id, "", "nothing is changed before that ends"},
 		"in a swap, and the role file is lost":           {rolefile.Files{Leaving: id, WAL: true}, srv, true, srv, "", "", "its role file is lost"},
 		"a former member whose role file is lost":        {rolefile.Files{Identity: member}, srv, true, "", "", "", "was a member of a cluster"},
+		"a demoted host whose role folder is lost":       {rolefile.Files{Demoted: true}, srv, true, "", "", "", "was a member of a cluster"},
+		"the same beside its running agent":              {rolefile.Files{Demoted: true}, agt, true, agt, "", "", "was a member of a cluster"},
 		"removed, and the role file is lost":             {rolefile.Files{WAL: true, Tombstone: true}, srv, true, "", "", "", "was a member of a cluster"},
 		"a datastore on what shall be an agent":          {rolefile.Files{WAL: true}, agt, true, "", "", "", "it may be a voter"},
 		"a role file that says something else":           {rolefile.Files{RoleProblem: "role \"x\""}, agt, true, "", "", "", "role \"x\""},
@@ -62,6 +64,9 @@ func TestAPresumedRoleIsTheOneThatIsRecorded(t *testing.T) {
 		}
 		if f.WAL && rolefile.MayStart(f, fleet.RoleServer).May && !rolefile.MayStart(p, fleet.RoleServer).May {
 			t.Fatalf("an inventory keeps a member down: %+v", f)
+		}
+		if f.Former() && p.Role != f.Role {
+			t.Fatalf("a former member's role is guessed: %+v", f)
 		}
 		if f.Role != "" && p.Role != f.Role {
 			t.Fatalf("the role file does not win: %+v", f)

@@ -36,6 +36,9 @@ type Files struct {
 	WAL bool `json:"wal,omitempty"`
 	// Tombstone: server/db/etcd/tombstone exists.
 	Tombstone bool `json:"tombstone,omitempty"`
+	// Demoted: a datastore was moved aside here. It lies with the data, so it is
+	// there when the role folder with everything else is lost.
+	Demoted bool `json:"demoted,omitempty"`
 
 	// JoinURL and Token: the server configuration names a server to join, and
 	// a token. An empty token with a URL starts a new cluster (k3s-facts §3.2).
@@ -68,6 +71,13 @@ type Identity struct {
 // Equal compares two identities, the order of the voters included.
 func (id Identity) Equal(o Identity) bool {
 	return id.ClusterID == o.ClusterID && id.MemberID == o.MemberID && id.Password == o.Password && slices.Equal(id.Voters, o.Voters)
+}
+
+// Former says that this host is, or was, a member of a cluster, whatever its role
+// file says: regrade wrote down which one, or what it wrote cannot be read, or its
+// datastore was moved aside.
+func (f Files) Former() bool {
+	return f.Identity.ClusterID != 0 || f.IdentityProblem != "" || f.Demoted
 }
 
 // JoiningNow says whether the promotion was confirmed in this boot.
@@ -150,6 +160,16 @@ func mayJoin(f Files) Answer {
 	case f.Identity.ClusterID != 0:
 		// The role file may be lost: a host with a cluster id is no new one.
 		return no("it was a member of cluster %s and has no datastore: it joins again only by a swap or allow-join", f.Identity.ClusterID)
+	case f.Demoted && f.Role == "":
+		// The role folder is lost and the data is not. What a demotion left behind
+		// must not join by itself, beside an agent that may well run (safety rule 13).
+		return no("its datastore was moved aside by a demotion and its role file is lost: it joins again only by a swap or allow-join")
+	case f.Demoted && !joins:
+		// A role file that says server is a person's word for a join (R-A-21), never
+		// for a second cluster (safety rule 19).
+		return no("its datastore was moved aside: it only joins, and its server configuration lacks a server URL or a token")
+	case f.Demoted:
+		return yes("the role file says server, and it joins anew")
 	case f.Role == fleet.RoleServer:
 		return yes("a first installation")
 	}
@@ -171,7 +191,7 @@ func mayAgent(f Files) Answer {
 			return no("the operator allowed the server with allow-join")
 		}
 		return yes("the role file says agent")
-	case f.Role == "" && (f.Identity.ClusterID != 0 || f.IdentityProblem != "" || f.AllowJoin) && mayServer(f).May:
+	case f.Role == "" && (f.Former() || f.AllowJoin) && mayServer(f).May:
 		// Both units are enabled by now: a lost role file must not start both. An
 		// identity that cannot be read was written by regrade all the same.
 		return no("no role file, and the server may start: %s", mayServer(f).Why)

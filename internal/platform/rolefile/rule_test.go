@@ -39,30 +39,34 @@ func TestWhatMayStart(t *testing.T) {
 		"rollback, server stopped, still listed": {rolefile.Files{Role: "server", WAL: true}, may{true, false}, may{true, false}},
 		"rollback, a learner never started":      {rolefile.Files{Role: "agent", Joining: joining, JoinURL: "https://b:6443", Token: true}, may{true, false}, may{false, true}},
 		// The clauses.
-		"a tombstone whatever the role file says (R-A-13)":     {rolefile.Files{Role: "server", WAL: true, Tombstone: true}, may{}, may{}},
-		"a tombstone and allow-join":                           {rolefile.Files{Role: "server", WAL: true, Tombstone: true, AllowJoin: true}, may{}, may{}},
-		"a first installation":                                 {rolefile.Files{Role: "server"}, may{true, false}, may{true, false}},
-		"a former member without a datastore (R-K-08)":         {rolefile.Files{Role: "server", Identity: rolefile.Identity{ClusterID: 0xc}, JoinURL: "https://b:6443", Token: true}, may{}, may{}},
-		"a former member that joins":                           {rolefile.Files{Role: "agent", Joining: joining, Identity: rolefile.Identity{ClusterID: 0xc}, JoinURL: "https://b:6443", Token: true}, may{true, false}, may{false, true}},
-		"joining without a URL":                                {rolefile.Files{Role: "agent", Joining: joining, Token: true}, may{}, may{false, true}},
-		"joining without a token":                              {rolefile.Files{Role: "agent", Joining: joining, JoinURL: "https://b:6443"}, may{}, may{false, true}},
-		"the joining of another boot":                          {rolefile.Files{Role: "agent", Joining: rolefile.Joining{Swap: id, BootID: "boot-0"}, JoinURL: "https://b:6443", Token: true}, may{false, true}, may{false, true}},
-		"allow-join":                                           {rolefile.Files{Role: "agent", AllowJoin: true, JoinURL: "https://b:6443", Token: true}, may{true, false}, may{false, true}},
-		"allow-join of a former member without a URL":          {rolefile.Files{Role: "server", AllowJoin: true, Identity: rolefile.Identity{ClusterID: 0xc}}, may{}, may{}},
-		"leaving without a datastore":                          {rolefile.Files{Role: "agent", Leaving: id}, may{}, may{}},
-		"no role file: as before (R-A-04)":                     {rolefile.Files{}, may{true, true}, may{true, true}},
-		"no role file, a tombstone (R-N-13)":                   {rolefile.Files{WAL: true, Tombstone: true}, may{false, true}, may{false, true}},
-		"no role file, a former member, no datastore":          {rolefile.Files{Identity: rolefile.Identity{ClusterID: 0xc}}, may{false, true}, may{false, true}},
-		"the role file of a member is lost":                    {rolefile.Files{WAL: true, Identity: member}, may{true, false}, may{true, false}},
-		"the role file of a former member is lost":             {rolefile.Files{Identity: member, JoinURL: "https://b:6443", Token: true}, may{false, true}, may{false, true}},
-		"no role file, allow-join":                             {rolefile.Files{AllowJoin: true, JoinURL: "https://b:6443", Token: true}, may{true, false}, may{true, true}},
-		"a broken cluster-id beside a datastore":               {rolefile.Files{Role: "server", WAL: true, IdentityProblem: "cluster-id"}, may{true, false}, may{true, false}},
-		"a broken cluster-id beside a datastore, no role file": {rolefile.Files{WAL: true, IdentityProblem: "cluster-id"}, may{true, false}, may{true, false}},
-		"a broken cluster-id and no datastore":                 {rolefile.Files{Role: "server", IdentityProblem: "cluster-id"}, may{}, may{}},
-		"a joining that cannot be read, beside a datastore":    {rolefile.Files{Role: "server", WAL: true, JoiningProblem: "joining"}, may{true, false}, may{true, false}},
-		"a joining that cannot be read, of a standby":          {rolefile.Files{Role: "agent", JoiningProblem: "joining", JoinURL: "https://b:6443", Token: true}, may{}, may{}},
-		"a role file that says something else":                 {rolefile.Files{RoleProblem: "role \"x\"", WAL: true}, may{}, may{}},
-		"a role file that says something else, while leaving":  {rolefile.Files{RoleProblem: "role \"x\"", Leaving: id, WAL: true}, may{true, false}, may{true, false}},
+		"a tombstone whatever the role file says (R-A-13)":              {rolefile.Files{Role: "server", WAL: true, Tombstone: true}, may{}, may{}},
+		"a tombstone and allow-join":                                    {rolefile.Files{Role: "server", WAL: true, Tombstone: true, AllowJoin: true}, may{}, may{}},
+		"a first installation":                                          {rolefile.Files{Role: "server"}, may{true, false}, may{true, false}},
+		"a former member without a datastore (R-K-08)":                  {rolefile.Files{Role: "server", Identity: rolefile.Identity{ClusterID: 0xc}, JoinURL: "https://b:6443", Token: true}, may{}, may{}},
+		"a former member that joins":                                    {rolefile.Files{Role: "agent", Joining: joining, Identity: rolefile.Identity{ClusterID: 0xc}, JoinURL: "https://b:6443", Token: true}, may{true, false}, may{false, true}},
+		"joining without a URL":                                         {rolefile.Files{Role: "agent", Joining: joining, Token: true}, may{}, may{false, true}},
+		"joining without a token":                                       {rolefile.Files{Role: "agent", Joining: joining, JoinURL: "https://b:6443"}, may{}, may{false, true}},
+		"the joining of another boot":                                   {rolefile.Files{Role: "agent", Joining: rolefile.Joining{Swap: id, BootID: "boot-0"}, JoinURL: "https://b:6443", Token: true}, may{false, true}, may{false, true}},
+		"allow-join":                                                    {rolefile.Files{Role: "agent", AllowJoin: true, JoinURL: "https://b:6443", Token: true}, may{true, false}, may{false, true}},
+		"allow-join of a former member without a URL":                   {rolefile.Files{Role: "server", AllowJoin: true, Identity: rolefile.Identity{ClusterID: 0xc}}, may{}, may{}},
+		"leaving without a datastore":                                   {rolefile.Files{Role: "agent", Leaving: id}, may{}, may{}},
+		"no role file: as before (R-A-04)":                              {rolefile.Files{}, may{true, true}, may{true, true}},
+		"no role file, a tombstone (R-N-13)":                            {rolefile.Files{WAL: true, Tombstone: true}, may{false, true}, may{false, true}},
+		"no role file, a former member, no datastore":                   {rolefile.Files{Identity: rolefile.Identity{ClusterID: 0xc}}, may{false, true}, may{false, true}},
+		"the role file of a member is lost":                             {rolefile.Files{WAL: true, Identity: member}, may{true, false}, may{true, false}},
+		"the role file of a former member is lost":                      {rolefile.Files{Identity: member, JoinURL: "https://b:6443", Token: true}, may{false, true}, may{false, true}},
+		"demoted, and the role folder is lost (13, 18)":                 {rolefile.Files{Demoted: true, JoinURL: "https://b:6443", Token: true}, may{false, true}, may{false, true}},
+		"demoted, the role file says server, a server to join (R-A-21)": {rolefile.Files{Role: "server", Demoted: true, JoinURL: "https://b:6443", Token: true}, may{true, false}, may{true, false}},
+		"demoted, the role file says server, nothing to join (19)":      {rolefile.Files{Role: "server", Demoted: true, Token: true}, may{}, may{}},
+		"demoted and promoted again, the role folder is lost":           {rolefile.Files{Demoted: true, WAL: true}, may{true, false}, may{true, false}},
+		"no role file, allow-join":                                      {rolefile.Files{AllowJoin: true, JoinURL: "https://b:6443", Token: true}, may{true, false}, may{true, true}},
+		"a broken cluster-id beside a datastore":                        {rolefile.Files{Role: "server", WAL: true, IdentityProblem: "cluster-id"}, may{true, false}, may{true, false}},
+		"a broken cluster-id beside a datastore, no role file":          {rolefile.Files{WAL: true, IdentityProblem: "cluster-id"}, may{true, false}, may{true, false}},
+		"a broken cluster-id and no datastore":                          {rolefile.Files{Role: "server", IdentityProblem: "cluster-id"}, may{}, may{}},
+		"a joining that cannot be read, beside a datastore":             {rolefile.Files{Role: "server", WAL: true, JoiningProblem: "joining"}, may{true, false}, may{true, false}},
+		"a joining that cannot be read, of a standby":                   {rolefile.Files{Role: "agent", JoiningProblem: "joining", JoinURL: "https://b:6443", Token: true}, may{}, may{}},
+		"a role file that says something else":                          {rolefile.Files{RoleProblem: "role \"x\"", WAL: true}, may{}, may{}},
+		"a role file that says something else, while leaving":           {rolefile.Files{RoleProblem: "role \"x\"", Leaving: id, WAL: true}, may{true, false}, may{true, false}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := c.files
@@ -90,7 +94,7 @@ func TestWhatMayStart(t *testing.T) {
 func TestNeverBothRoles(t *testing.T) { // safety rule 10
 	rapid.Check(t, func(t *rapid.T) {
 		f := files(t)
-		if f.Role == "" && f.RoleProblem == "" && f.Identity.ClusterID == 0 && f.IdentityProblem == "" {
+		if f.Role == "" && f.RoleProblem == "" && !f.Former() {
 			f.Role = fleet.RoleAgent // no role file and never a member: as before regrade, which may be both
 		}
 		if rolefile.MayStart(f, fleet.RoleServer).May && rolefile.MayStart(f, fleet.RoleAgent).May {
@@ -106,7 +110,10 @@ func TestNoServerOnATombstoneAndNoBootstrapOfAFormerMember(t *testing.T) { // sa
 		if may && f.Tombstone {
 			t.Fatalf("on a tombstone: %+v", f)
 		}
-		if may && f.Identity.ClusterID != 0 && !f.WAL && (f.JoinURL == "" || !f.Token) {
+		if may && f.Former() && !f.WAL && f.Role == "" && !f.JoiningNow() && !f.AllowJoin {
+			t.Fatalf("a former member whose role file is lost joins by itself: %+v", f)
+		}
+		if may && f.Former() && !f.WAL && (f.JoinURL == "" || !f.Token) {
 			t.Fatalf("a former member would found a cluster: %+v", f)
 		}
 	})
@@ -118,7 +125,7 @@ func files(t *rapid.T) rolefile.Files {
 		Leaving: fleet.SwapID(rapid.SampledFrom([]string{"", string(id)}).Draw(t, "leaving")),
 		Joining: rapid.SampledFrom([]rolefile.Joining{{}, {Swap: id, BootID: boot}, {Swap: id, BootID: "other"}}).Draw(t, "joining"),
 		BootID:  boot, AllowJoin: rapid.Bool().Draw(t, "allow"),
-		WAL: rapid.Bool().Draw(t, "wal"), Tombstone: rapid.Bool().Draw(t, "tombstone"), Token: rapid.Bool().Draw(t, "token"),
+		WAL: rapid.Bool().Draw(t, "wal"), Tombstone: rapid.Bool().Draw(t, "tombstone"), Demoted: rapid.Bool().Draw(t, "demoted"), Token: rapid.Bool().Draw(t, "token"),
 		JoinURL:  rapid.SampledFrom([]string{"", "https://b:6443"}).Draw(t, "url"),
 		Identity: rolefile.Identity{ClusterID: fleet.MemberID(rapid.Uint64Range(0, 1).Draw(t, "cluster"))},
 	}
