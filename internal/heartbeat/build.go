@@ -2,6 +2,7 @@ package heartbeat
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -32,16 +33,25 @@ const DefaultStatusLife = 5 * time.Minute
 type Memory struct {
 	EvenSince, NoToleranceSince time.Time
 	Failing                     map[string]time.Time // by check
+	NotReady                    map[string]time.Time // by node
 }
 
 // Memory is what the next document takes over.
 func (d *Document) Memory() Memory {
-	m := Memory{Failing: map[string]time.Time{}}
+	m := Memory{Failing: map[string]time.Time{}, NotReady: map[string]time.Time{}}
 	switch {
 	case d.Voters != nil:
 		m.EvenSince, m.NoToleranceSince = d.Voters.EvenSince, d.Voters.NoToleranceSince
 	case d.Carried != nil:
 		m.EvenSince, m.NoToleranceSince = d.Carried.EvenSince, d.Carried.NoToleranceSince
+	}
+	for _, n := range d.NotReady {
+		m.NotReady[n.Name] = n.Since
+	}
+	if d.Carried != nil {
+		for _, n := range d.Carried.NotReady {
+			m.NotReady[n.Name] = n.Since
+		}
 	}
 	for _, c := range d.Checks {
 		if !c.OK {
@@ -73,7 +83,7 @@ func Build(o Observation, before Memory, now time.Time, s Settings) Document {
 	} else {
 		counted := count(o, now, s)
 		d.NodePressure, d.NotReady, d.More = pressures(o.Nodes), nil, 0
-		d.NotReady, d.More = notReady(o, counted, s)
+		d.NotReady, d.More = notReady(o, counted, before, now, s)
 		d.Voters = counted.voters(before, now, s)
 	}
 	d.Checks = checks(o, &d, before, now, s)
@@ -97,10 +107,13 @@ func since(before, now time.Time) time.Time {
 }
 
 func carried(m Memory, now time.Time) *Carried {
-	if m.EvenSince.IsZero() && m.NoToleranceSince.IsZero() {
+	if m.EvenSince.IsZero() && m.NoToleranceSince.IsZero() && len(m.NotReady) == 0 {
 		return nil
 	}
 	c := &Carried{}
+	for _, name := range slices.Sorted(maps.Keys(m.NotReady)) {
+		c.NotReady = append(c.NotReady, Unready{Name: name, Since: since(m.NotReady[name], now)})
+	}
 	if !m.EvenSince.IsZero() {
 		c.EvenSince = since(m.EvenSince, now)
 	}
@@ -127,14 +140,17 @@ func pressures(nodes []Node) []Pressure {
 // maxListed is how many Nodes a list names.
 const maxListed = 256
 
-// notReady are the Nodes that are not Ready, servers first: alerts go by them.
-func notReady(o Observation, c counted, s Settings) (list []NotReady, more int) {
+// notReady are the Nodes that are not Ready, servers first: alerts go by them. Each is
+// so since a document first said it: the time in its condition is of the clock of its
+// own host, or of whichever server runs the controllers, and one that is ahead would
+// keep the alert away for as long.
+func notReady(o Observation, c counted, before Memory, now time.Time, s Settings) (list []NotReady, more int) {
 	list = []NotReady{}
 	for _, n := range o.Nodes {
 		if n.Ready {
 			continue
 		}
-		e := NotReady{Name: n.Name, Role: fleet.RoleAgent, Since: n.ReadySince, RoleSwap: n.Swap, Voter: c.votes[n.Name], Level: held(n, s.Keys)}
+		e := NotReady{Name: n.Name, Role: fleet.RoleAgent, Since: since(before.NotReady[n.Name], now), RoleSwap: n.Swap, Voter: c.votes[n.Name], Level: held(n, s.Keys)}
 		for _, l := range fleet.ServerLabels() {
 			if _, has := n.Labels[l]; has {
 				e.Role = fleet.RoleServer
@@ -173,10 +189,10 @@ type counted struct {
 	target int
 }
 
-// lately says whether a status speaks of today. One that is ahead of the API's Date
-// was written by the same clock a moment ago.
+// lately says whether a status speaks of today. One that is a little ahead was dated by
+// another API server; one that is far ahead says nothing of how old it is.
 func lately(st *status.Status, now time.Time, s Settings) bool {
-	return st != nil && now.Sub(st.At) <= s.StatusLife
+	return st != nil && now.Sub(st.At).Abs() <= s.StatusLife
 }
 
 // count counts voters by the member lists where a controller says what they are, else

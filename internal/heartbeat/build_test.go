@@ -34,13 +34,13 @@ func settings() heartbeat.Settings {
 // voter is a server that votes and is Ready.
 func voter(name string) heartbeat.Node {
 	return heartbeat.Node{
-		Name: name, Ready: true, ReadySince: ago(time.Hour), EtcdIsVoter: "True",
+		Name: name, Ready: true, EtcdIsVoter: "True",
 		Labels: map[string]string{fleet.LabelEtcd: "true", fleet.LabelControlPlane: "true"},
 	}
 }
 
 func agent(name string) heartbeat.Node {
-	return heartbeat.Node{Name: name, Ready: true, ReadySince: ago(time.Hour)}
+	return heartbeat.Node{Name: name, Ready: true}
 }
 
 // fleetOf is three voters and two agents, as a controller has just seen them.
@@ -76,17 +76,17 @@ func cases() []built {
 	add("a swap within its bound is told, and four voters are as they should be (R-F-01, R-I-32)", none, func(o *heartbeat.Observation, _ *heartbeat.Settings) {
 		swapping(o, now.Add(time.Minute))
 		o.Nodes[3], o.Status.Hosts[3].Voter = voter("n4"), true
-		o.Nodes[0].Ready, o.Nodes[0].ReadySince = false, ago(30*time.Second)
+		o.Nodes[0].Ready = false
 		o.Nodes[0].Labels[fleet.DefaultKeys().Level()] = "etcd-only"
 	})
 	add("a swap is told whatever the health (R-F-01)", none, func(o *heartbeat.Observation, _ *heartbeat.Settings) {
 		swapping(o, ago(time.Second))
 		o.Nodes[3], o.Status.Hosts[3].Voter = voter("n4"), true
 	})
-	add("a server and an agent that are not Ready are listed, the one of a swap is marked (R-F-03)", none, func(o *heartbeat.Observation, _ *heartbeat.Settings) {
+	add("a server and an agent that are not Ready are listed, the one of a swap is marked (R-F-03)", heartbeat.Memory{NotReady: map[string]time.Time{"n1": ago(20 * time.Minute), "n5": now.Add(time.Hour)}}, func(o *heartbeat.Observation, _ *heartbeat.Settings) {
 		swapping(o, now.Add(time.Minute))
 		for _, i := range []int{0, 1, 4} {
-			o.Nodes[i].Ready, o.Nodes[i].ReadySince = false, ago(20*time.Minute)
+			o.Nodes[i].Ready = false
 		}
 	})
 	add("a Node that carries the mark of a swap is marked while the status cannot be read", none, func(o *heartbeat.Observation, _ *heartbeat.Settings) {
@@ -115,6 +115,11 @@ func cases() []built {
 		o.Status.At = ago(time.Hour)
 		o.Status.Hosts[0].Voter = false
 	})
+	add("a status from far ahead is not believed about the voters either (rule 22)", none, func(o *heartbeat.Observation, s *heartbeat.Settings) {
+		s.Checks = append(s.Checks, heartbeat.CheckController)
+		o.Status.At = now.Add(time.Hour)
+		o.Status.Hosts[0].Voter = false
+	})
 	add("a server held at a level counts as up while its daemon speaks (R-X-09)", none, func(o *heartbeat.Observation, _ *heartbeat.Settings) {
 		o.Nodes[1].Ready = false
 		o.Nodes[1].Labels[fleet.DefaultKeys().Level()] = "etcd-only"
@@ -122,7 +127,7 @@ func cases() []built {
 	add("a silent daemon is no voter that is up (rule 24)", heartbeat.Memory{NoToleranceSince: ago(time.Minute)}, func(o *heartbeat.Observation, _ *heartbeat.Settings) {
 		o.Status.Hosts[1].Fresh = false
 	})
-	add("an API that does not answer leaves unknown what it would say, and carries the times on", heartbeat.Memory{EvenSince: ago(time.Hour), NoToleranceSince: ago(time.Hour), Failing: map[string]time.Time{"api": ago(time.Minute)}}, func(o *heartbeat.Observation, _ *heartbeat.Settings) {
+	add("an API that does not answer leaves unknown what it would say, and carries the times on", heartbeat.Memory{EvenSince: ago(time.Hour), NoToleranceSince: ago(time.Hour), Failing: map[string]time.Time{"api": ago(time.Minute)}, NotReady: map[string]time.Time{"n2": ago(time.Minute), "n4": now.Add(time.Hour)}}, func(o *heartbeat.Observation, _ *heartbeat.Settings) {
 		*o = heartbeat.Observation{NodesProblem: "list nodes: context deadline exceeded", StatusProblem: "get ConfigMap: context deadline exceeded"}
 	})
 	add("pressure does not make a fleet unhealthy", none, func(o *heartbeat.Observation, _ *heartbeat.Settings) {
@@ -152,7 +157,7 @@ func cases() []built {
 		runners(o, s)
 		o.Runners.Controllers = 0
 		o.Runners.ScaleSets = append(o.Runners.ScaleSets, heartbeat.ScaleSet{Name: "arc-runners-a/big"}, heartbeat.ScaleSet{Name: "arc-runners-b/small", Found: true}, heartbeat.ScaleSet{Name: "arc-runners-c/small", Problem: "forbidden"})
-		o.Runners.Unschedulable = []heartbeat.Pod{{Name: "arc-runners-a/x", Since: ago(3 * time.Minute)}, {Name: "arc-runners-a/y", Since: ago(time.Minute)}}
+		o.Runners.Unschedulable = []heartbeat.Pod{{Name: "arc-runners-a/x", Since: ago(3 * time.Minute)}, {Name: "arc-runners-a/y", Since: ago(time.Minute)}, {Name: "arc-runners-a/z", Since: now.Add(time.Hour)}}
 	})
 	add("what cannot be read of the runners does not count as well", none, func(o *heartbeat.Observation, s *heartbeat.Settings) {
 		runners(o, s)
@@ -284,6 +289,52 @@ func TestEvenSinceSurvivesARestart(t *testing.T) {
 	}
 	if d := tick(even); d.Voters.EvenSince.Equal(now) {
 		t.Error("even since before it was odd")
+	}
+}
+
+// A Node is not Ready since a document first said it: not since the time in its
+// condition, which is of its host's clock, not since before it was Ready in between; a
+// restart and an API that is away lose nothing.
+func TestANodeIsNotReadySinceItWasFirstSeenSo(t *testing.T) {
+	at, raw := now, []byte(nil)
+	tick := func(change func(*heartbeat.Observation)) heartbeat.Document {
+		var m heartbeat.Memory
+		if raw != nil {
+			d, err := heartbeat.Parse(raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m = d.Memory()
+		}
+		o := fleetOf()
+		o.Status.At = at
+		change(&o)
+		d := heartbeat.Build(o, m, at, settings())
+		var err error
+		if raw, err = d.JSON(); err != nil {
+			t.Fatal(err)
+		}
+		at = at.Add(3 * time.Minute)
+		return d
+	}
+	gone := func(o *heartbeat.Observation) { o.Nodes[1].Ready = false }
+	blind := func(o *heartbeat.Observation) {
+		*o = heartbeat.Observation{NodesProblem: "x", StatusProblem: "x"}
+	}
+	tick(gone)
+	tick(blind)
+	tick(blind)
+	if d := tick(gone); len(d.NotReady) != 1 || !d.NotReady[0].Since.Equal(now) || d.Carried != nil {
+		t.Errorf("%+v, %+v", d.NotReady, d.Carried)
+	}
+	tick(func(*heartbeat.Observation) {})
+	again := at
+	if d := tick(gone); !d.NotReady[0].Since.Equal(again) {
+		t.Errorf("not Ready since %s, before it was Ready", d.NotReady[0].Since)
+	}
+	at = now.Add(-24 * time.Hour) // the clock of the API server has gone back
+	if d := tick(gone); d.NotReady[0].Since.After(d.At) {
+		t.Errorf("not Ready since %s, at %s", d.NotReady[0].Since, d.At)
 	}
 }
 

@@ -124,7 +124,8 @@ func runners(name string, r *Runners, now time.Time, s Settings) string {
 		}
 		n, first := 0, ""
 		for _, p := range r.Unschedulable {
-			if now.Sub(p.Since) >= s.Unschedulable {
+			// A time that is far ahead is of a clock that is off: for how long is not known.
+			if now.Sub(p.Since).Abs() >= s.Unschedulable {
 				if n++; first == "" {
 					first = p.Name
 				}

@@ -39,7 +39,7 @@ type Document struct {
 	RoleSwap *status.Swap `json:"role_swap"`
 	// Voters is null while the Nodes could not be read, and where no Node has etcd.
 	Voters *Voters `json:"etcd_voters"`
-	// Carried is what the next document goes on from while Voters is null.
+	// Carried is what the next document goes on from while Voters or NotReady is null.
 	Carried *Carried `json:"carried,omitempty"`
 }
 
@@ -59,9 +59,10 @@ type Pressure struct {
 
 // NotReady is a Node whose Ready condition is not True.
 type NotReady struct {
-	Name  string     `json:"name"`
-	Role  fleet.Role `json:"role"`
-	Since time.Time  `json:"since,omitzero"`
+	Name string     `json:"name"`
+	Role fleet.Role `json:"role"`
+	// Since is when a document first said so.
+	Since time.Time `json:"since,omitzero"`
 	// Level is a level that regrading holds it at; NotReady is then as it should be
 	// (R-X-09). Absent for none.
 	Level fleet.Level `json:"regrade_level,omitempty"`
@@ -92,10 +93,17 @@ type Voters struct {
 	NoToleranceSince time.Time `json:"no_tolerance_since,omitzero"`
 }
 
-// Carried are the times that outlast a document without voters.
+// Carried are the times that outlast a document without Nodes.
 type Carried struct {
 	EvenSince        time.Time `json:"even_since,omitzero"`
 	NoToleranceSince time.Time `json:"no_tolerance_since,omitzero"`
+	NotReady         []Unready `json:"not_ready_nodes,omitempty"`
+}
+
+// Unready is since when a Node is not Ready.
+type Unready struct {
+	Name  string    `json:"name"`
+	Since time.Time `json:"since"`
 }
 
 // Swapping says whether a swap is under way that is not past its bound at the time
@@ -140,6 +148,14 @@ func Parse(raw []byte) (Document, error) {
 	for _, n := range d.NotReady {
 		if err := fleet.CheckName(n.Name); err != nil {
 			return Document{}, fmt.Errorf("fleet health: not_ready_nodes: %w", err)
+		}
+	}
+	if d.Carried != nil {
+		d.Carried.NotReady = d.Carried.NotReady[:min(len(d.Carried.NotReady), maxListed)]
+		for _, n := range d.Carried.NotReady {
+			if err := fleet.CheckName(n.Name); err != nil {
+				return Document{}, fmt.Errorf("fleet health: carried: %w", err)
+			}
 		}
 	}
 	return d, nil

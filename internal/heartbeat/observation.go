@@ -31,8 +31,6 @@ type Node struct {
 	Name   string
 	Labels map[string]string
 	Ready  bool
-	// ReadySince is when the Ready condition last changed.
-	ReadySince time.Time
 	// Pressure are the types of its pressure conditions that hold.
 	Pressure    []string
 	EtcdIsVoter string

@@ -88,12 +88,12 @@ func (h *HealthAPI) Nodes(ctx context.Context) ([]heartbeat.Node, error) {
 // node is judged by its conditions, never by a word in a listing: "NotReady" has
 // "Ready" in it (fleet-components §3).
 func (h *HealthAPI) node(n *corev1.Node) heartbeat.Node {
-	o := heartbeat.Node{Name: n.Name, Labels: n.Labels, ReadySince: n.CreationTimestamp.UTC()}
+	o := heartbeat.Node{Name: n.Name, Labels: n.Labels}
 	_, o.Swap = n.Annotations[h.keys.Swap()]
 	for _, c := range n.Status.Conditions {
 		switch {
 		case c.Type == corev1.NodeReady:
-			o.Ready, o.ReadySince = c.Status == corev1.ConditionTrue, c.LastTransitionTime.UTC()
+			o.Ready = c.Status == corev1.ConditionTrue
 		case c.Type == fleet.ConditionEtcdIsVoter:
 			o.EtcdIsVoter = string(c.Status)
 		case strings.HasSuffix(string(c.Type), "Pressure") && c.Status == corev1.ConditionTrue:

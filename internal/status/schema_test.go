@@ -66,7 +66,7 @@ func documents() map[string]any {
 			NotReady:     []heartbeat.NotReady{{Name: "n1", Role: fleet.RoleServer, Since: at, Level: fleet.LevelEtcdOnly, RoleSwap: true, Voter: true}},
 			RoleSwap:     swap,
 			Voters:       &heartbeat.Voters{Count: 4, Target: 3, By: heartbeat.ByMembers, Up: 4, Tolerance: 1, EvenSince: at, NoToleranceSince: at},
-			Carried:      &heartbeat.Carried{EvenSince: at, NoToleranceSince: at},
+			Carried:      &heartbeat.Carried{EvenSince: at, NoToleranceSince: at, NotReady: []heartbeat.Unready{{Name: "n1", Since: at}}},
 		},
 		"alert": alert.Message{
 			Protocol: alert.Protocol, ID: "alert-server_not_ready-n1-20261129T120000Z-1", Event: alert.Began, Kind: alert.ServerNotReady, Subject: "n1", Severity: alert.Critical,

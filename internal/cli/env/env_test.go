@@ -141,16 +141,16 @@ func TestASecretComesFromItsVariableOrAFile(t *testing.T) {
 		variable, file string
 		want, wantErr  string
 	}{
-		"neither":                {"", "", "", ""},
-		"the variable":           {"hunter2", "", "hunter2", ""},
-		"a file with a new line": {"", write("a", "hunter2\n"), "hunter2", ""},
-		"both":                   {"hunter2", write("a", "hunter2"), "", "X_TOKEN and X_TOKEN_FILE: want one of them"},
-		"an empty file":          {"", write("empty", " \n"), "", "is empty"},
-		"no file":                {"", dir + "/none", "", "X_TOKEN_FILE: open the file that it names: no such file or directory"},
+		"neither":                 {"", "", "", ""},
+		"the variable":            {"hunter2", "", "hunter2", ""},
+		"a file with a new line":  {"", write("a", "hunter2\n"), "hunter2", ""},
+		"both":                    {"hunter2", write("a", "hunter2"), "", "X_TOKEN and X_TOKEN_FILE: want one of them"},
+		"an empty file":           {"", write("empty", " \n"), "", "is empty"},
+		"no file":                 {"", dir + "/none", "", "X_TOKEN_FILE: open the file that it names: no such file or directory"},
 		"the secret in its place": {"", "hunter2hunter2", "", "X_TOKEN_FILE: open the file that it names: no such file or directory"},
-		"a folder":               {"", filepath.Join(dir, "hunter-dir"), "", "X_TOKEN_FILE: read the file that it names: is a directory"},
-		"two lines":              {"", write("two", "hunter2\nhunter3"), "", "X_TOKEN has a control character"},
-		"a large file":           {"", write("large", strings.Repeat("hunter2", 2000)), "", "X_TOKEN: more than 8192 bytes"},
+		"a folder":                {"", filepath.Join(dir, "hunter-dir"), "", "X_TOKEN_FILE: read the file that it names: is a directory"},
+		"two lines":               {"", write("two", "hunter2\nhunter3"), "", "X_TOKEN has a control character"},
+		"a large file":            {"", write("large", strings.Repeat("hunter2", 2000)), "", "X_TOKEN: more than 8192 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := env.Secret{Variable: "X_TOKEN"}

@@ -345,6 +345,9 @@ func (b *Beat) recalled(d *heartbeat.Document) {
 	for name, since := range b.memory.Failing {
 		b.memory.Failing[name] = earlier(since, m.Failing[name])
 	}
+	for name, since := range b.memory.NotReady {
+		b.memory.NotReady[name] = earlier(since, m.NotReady[name])
+	}
 }
 
 // before is what the document before this one says, as far as it can be gone on from.
