@@ -162,7 +162,7 @@ func TestALostServerAlertsOnceAfterTheWindowAndRecoversOnce(t *testing.T) { // R
 func TestALostVoterIsOneAlertThatSaysWhatItMeans(t *testing.T) {
 	d := healthy(start.Add(time.Hour))
 	lost("n2", start)(d)
-	j := alert.Judge(d, rules.After, nil)
+	j := alert.Judge(d, rules.After, func(alert.Condition) time.Time { return time.Time{} })
 	if len(j.Due) != 1 || j.Due[0].Severity != alert.Critical || !strings.Contains(j.Due[0].Sentence, "2 of 3 voters are up, and the next loss stops all writes") {
 		t.Errorf("%+v", j.Due)
 	}
@@ -407,7 +407,77 @@ func TestADocumentPutBackFromACopySpeaksNotForToday(t *testing.T) {
 	for range 20 {
 		s.look(old, "")
 	}
-	s.want("recovery server_not_ready n2", "alert heartbeat_stale")
+	s.want("alert heartbeat_stale")
+	s.minutes(1, lost("n2", start))
+	s.want("recovery heartbeat_stale")
+}
+
+// What a CDN, or a mirror of two, does when its origin is dead: each look gets the other
+// copy, and none of them is news.
+func TestFrozenCopiesThatAreReadInTurnAreADeadHeartbeat(t *testing.T) {
+	for _, copies := range []int{1, 2, 3, 4, 7} {
+		s := newStory(t)
+		s.minutes(5, nil)
+		var frozen []*heartbeat.Document
+		for i := range copies {
+			d := healthy(s.at.Add(time.Duration(i-copies) * time.Minute))
+			if i == 1 {
+				lost("n2", start.Add(-time.Hour))(d) // what only one of them says is not told and taken back
+			}
+			frozen = append(frozen, d)
+		}
+		told := 0
+		for i := range 60 {
+			s.look(frozen[i%copies], "")
+			if len(s.told) > told {
+				told = len(s.told)
+				if i > 16+copies {
+					t.Errorf("%d copies: told after %d minutes", copies, i)
+				}
+			}
+		}
+		if s.told[len(s.told)-1] != "alert heartbeat_stale" || slices.Contains(s.told, "recovery heartbeat_stale") || slices.Contains(s.told, "recovery server_not_ready n2") {
+			t.Errorf("%d copies: %q", copies, s.told)
+		}
+		s.told = nil
+		s.minutes(1, nil)
+		if !slices.Contains(s.told, "recovery heartbeat_stale") {
+			t.Errorf("%d copies: a new document is no recovery: %q", copies, s.told)
+		}
+	}
+}
+
+// A clock that was a year ahead for one document must not silence everything for a year.
+func TestADocumentFromAheadSilencesNothing(t *testing.T) {
+	s := newStory(t)
+	s.minutes(5, nil)
+	ahead := healthy(s.at.AddDate(1, 0, 0))
+	s.look(ahead, "")
+	began := s.at
+	s.minutes(20, lost("n2", began))
+	s.want("alert server_not_ready n2")
+	s.at = s.at.Add(-3 * time.Hour) // and back again: the times of before are forgotten
+	s.minutes(20, nil)
+	s.want("recovery server_not_ready n2")
+}
+
+// A lost server whose own clock is ahead has a time in a document of another program,
+// or of an older heartbeat, that lies ahead: it is lost since it was noticed. It keeps
+// no other from being told.
+func TestATimeThatIsAheadIsNotBelieved(t *testing.T) {
+	s := newStory(t)
+	ahead := func(d *heartbeat.Document) {
+		lost("n2", d.At.Add(time.Hour))(d)
+		d.Voters.NoToleranceSince = start
+	}
+	s.minutes(16, ahead)
+	s.want()
+	s.minutes(2, ahead)
+	s.want("alert server_not_ready n2")
+	s.minutes(1, nil)
+	s.want("recovery server_not_ready n2")
+	s.minutes(20, func(d *heartbeat.Document) { even(4, d.At.Add(time.Hour))(d); d.Checks, d.Healthy = nil, true })
+	s.want("alert voters_even")
 }
 
 // A receiver is down for an hour: what it missed it is told in order, once.
@@ -496,8 +566,14 @@ func TestACheckWithoutAStateGoesByWhatTheDocumentSays(t *testing.T) {
 		"a healthy fleet":                 {alert.Look{Document: doc(nil), Date: at.Add(time.Minute)}, nil},
 		"no document":                     {alert.Look{Problem: "it is not there"}, []alert.Kind{alert.HeartbeatStale}},
 		"an old document":                 {alert.Look{Document: doc(lost("n2", start)), Date: at.Add(16 * time.Minute)}, []alert.Kind{alert.HeartbeatStale}},
-		"a document from the future":      {alert.Look{Document: doc(nil), Date: at.Add(-time.Hour)}, nil},
-		"a source that says no time":      {alert.Look{Document: doc(nil)}, nil},
+		"a document from a little ahead":  {alert.Look{Document: doc(nil), Date: at.Add(-time.Minute)}, nil},
+		"a document from the future":      {alert.Look{Document: doc(nil), Date: at.Add(-time.Hour)}, []alert.Kind{alert.HeartbeatStale}},
+		"a source that says no time":      {alert.Look{Document: doc(nil)}, []alert.Kind{alert.HeartbeatStale}},
+		"a lost server that says no time": {alert.Look{Document: doc(lost("n2", time.Time{})), Date: at}, []alert.Kind{alert.ServerNotReady}},
+		"a lost server from ahead":        {alert.Look{Document: doc(lost("n2", at.Add(time.Hour))), Date: at}, []alert.Kind{alert.ServerNotReady}},
+		"another program's document": {alert.Look{Document: doc(func(d *heartbeat.Document) {
+			*d = heartbeat.Document{At: d.At, Reasons: []string{"no node is Ready"}}
+		}), Date: at}, []alert.Kind{alert.FleetUnhealthy}},
 		"a lost server":                   {alert.Look{Document: doc(lost("n2", start)), Date: at}, []alert.Kind{alert.ServerNotReady}},
 		"a server that was lost just now": {alert.Look{Document: doc(lost("n2", at)), Date: at}, nil},
 		"an even number":                  {alert.Look{Document: doc(even(2, start)), Date: at}, []alert.Kind{alert.VotersEven}},
@@ -513,6 +589,43 @@ func TestACheckWithoutAStateGoesByWhatTheDocumentSays(t *testing.T) {
 			got = append(got, c.Kind)
 			if c.Sentence == "" {
 				t.Errorf("%s: %s says nothing", sentence, c.Kind)
+			}
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: %v, want %v", sentence, got, test.want)
+		}
+	}
+}
+
+// What a state has noticed a check says too, whatever the document says of itself.
+func TestACheckGoesByItsState(t *testing.T) {
+	at := start.Add(time.Hour)
+	stale := []alert.Condition{{Kind: alert.HeartbeatStale}}
+	other := heartbeat.Document{At: at, Reasons: []string{"no node is Ready"}}
+	for sentence, test := range map[string]struct {
+		document *heartbeat.Document
+		state    alert.State
+		want     []alert.Kind
+		words    string
+	}{
+		"a heartbeat that was told to be stale":         {healthy(at), alert.State{Last: at, Active: stale}, []alert.Kind{alert.HeartbeatStale}, "no new one is seen"},
+		"one that is still for too long":                {healthy(at), alert.State{Last: at, Still: 901}, []alert.Kind{alert.HeartbeatStale}, "no new one is seen"},
+		"one that is still for a while":                 {healthy(at), alert.State{Last: at, Still: 899}, nil, ""},
+		"one that is back":                              {healthy(at), alert.State{Last: at.Add(-time.Minute), Still: 2000, Active: stale}, nil, ""},
+		"one that is back after a clock went back":      {healthy(at), alert.State{Last: at.AddDate(1, 0, 0), Back: at.Add(-time.Minute), Active: stale}, nil, ""},
+		"a copy of before":                              {healthy(at), alert.State{Last: at.Add(time.Hour)}, []alert.Kind{alert.HeartbeatStale}, "one of 2026-11-30 14:00:00Z was seen before it"},
+		"a copy of a moment before":                     {healthy(at), alert.State{Last: at.Add(time.Minute)}, nil, ""},
+		"another program's document, noticed just now":  {&other, alert.State{Last: at, Noticed: []alert.Condition{{Kind: alert.FleetUnhealthy, Since: at}}}, nil, ""},
+		"another program's document, noticed long ago":  {&other, alert.State{Last: at, Noticed: []alert.Condition{{Kind: alert.FleetUnhealthy, Since: start}}}, []alert.Kind{alert.FleetUnhealthy}, "no node is Ready"},
+		"another program's document, noticed by nobody": {&other, alert.State{Last: start}, []alert.Kind{alert.FleetUnhealthy}, "no node is Ready"},
+	} {
+		test.state.Protocol = alert.Protocol
+		due, _ := alert.Check(alert.Look{Document: test.document, Date: at}, test.state, rules.After)
+		var got []alert.Kind
+		for _, c := range due {
+			got = append(got, c.Kind)
+			if !strings.Contains(c.Sentence, test.words) {
+				t.Errorf("%s: %q", sentence, c.Sentence)
 			}
 		}
 		if !slices.Equal(got, test.want) {
@@ -544,6 +657,8 @@ func TestAStateIsWorthWritingWhenSomethingHappened(t *testing.T) {
 	}{
 		"nothing":                      {func(*alert.State) {}, false},
 		"a new document":               {func(s *alert.State) { s.Last = start.Add(time.Hour) }, false},
+		"a clock that has gone back":   {func(s *alert.State) { s.Last = start.Add(-time.Hour) }, true},
+		"an older document":            {func(s *alert.State) { s.Back, s.Alone = start.Add(-time.Hour), 60 }, false},
 		"a minute without one":         {func(s *alert.State) { s.Still += 60 }, false},
 		"a quarter of the window":      {func(s *alert.State) { s.Still += 225 }, true},
 		"one after a minute without":   {func(s *alert.State) { s.Still = 0 }, true},

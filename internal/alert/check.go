@@ -15,25 +15,25 @@ type Look struct {
 }
 
 // Check says what is wrong by one look: what is due, and what will be if it stays.
-// Without a state that has watched it, a document is too old when it is by the clock
-// of where it came from: the API server's, which dated it, or that of a web server.
-// A document that is not there or cannot be read is wrong at once.
+// Whether the document is too old is told by the clock of where it came from (the API
+// server's, which dated it, or that of a web server) and by a state that has watched it.
+// Where that cannot be told, and where the document is not there or cannot be read, it
+// is wrong at once: what nobody knows is not well (safety rule 24).
 func Check(l Look, s State, after time.Duration) (due, early []Condition) {
 	c := Condition{Kind: HeartbeatStale, Severity: Critical, Since: s.Last}
 	if l.Document == nil {
 		c.Sentence = "fleet-health.json cannot be read: " + l.Problem + "."
 		return []Condition{c}, nil
 	}
+	watched := s.Protocol != 0
 	c.Since = l.Document.At
-	if age := l.Date.Sub(l.Document.At); !l.Date.IsZero() && age > after {
-		c.Sentence = "fleet-health.json is of " + stamp(l.Document.At) + ", " + age.Round(time.Second).String() + " old."
+	if c.Sentence = aged(l, after); c.Sentence == "" && watched {
+		c.Sentence = s.stale(l.Document.At, after)
+	}
+	if c.Sentence != "" {
 		return []Condition{c}, nil
 	}
-	first := s.noticed
-	if s.Protocol == 0 {
-		first = nil // nobody has watched
-	}
-	j := Judge(l.Document, after, first)
+	j := judge(weigher{d: l.Document, after: after, first: s.noticed, once: true})
 	for _, c := range j.Due {
 		if !j.Held(c) {
 			due = append(due, c)
@@ -45,6 +45,22 @@ func Check(l Look, s State, after time.Duration) (due, early []Condition) {
 		}
 	}
 	return due, j.Early
+}
+
+// aged says what is wrong with a document's age by the clock of where it came from,
+// empty when nothing is.
+func aged(l Look, after time.Duration) string {
+	words := "fleet-health.json is of " + stamp(l.Document.At)
+	age := l.Date.Sub(l.Document.At).Round(time.Second)
+	switch {
+	case l.Date.IsZero():
+		return words + ", and where it comes from says no time: how old it is cannot be told."
+	case age > after:
+		return words + ", " + age.String() + " old."
+	case -age > after:
+		return words + ", " + (-age).String() + " ahead of the clock of where it comes from: how old it is cannot be told."
+	}
+	return ""
 }
 
 // Would is the message that a condition would be told by.

@@ -39,11 +39,14 @@ func (j Judgement) Held(c Condition) bool { return j.held != nil && j.held(c) }
 
 // Judge says what is wrong by a document that speaks of now. after is the window,
 // first says when a condition was first noticed, for one that the document gives no
-// time; the zero time when it never was. It is nil where nobody has watched.
+// time; the zero time when it never was.
 func Judge(d *heartbeat.Document, after time.Duration, first func(Condition) time.Time) Judgement {
-	w := weigher{d: d, after: after, first: first}
-	w.swapping, w.deadline = d.Swapping()
-	w.within = w.swapping && !d.At.After(w.deadline)
+	return judge(weigher{d: d, after: after, first: first})
+}
+
+func judge(w weigher) Judgement {
+	w.swapping, w.deadline = w.d.Swapping()
+	w.within = w.swapping && !w.d.At.After(w.deadline)
 	w.servers()
 	w.overdue()
 	w.even()
@@ -63,7 +66,10 @@ type weigher struct {
 	d     *heartbeat.Document
 	after time.Duration
 	first func(Condition) time.Time
-	j     Judgement
+	// once: nobody looks again. What has no time and was never noticed has lasted for
+	// long enough, and a time that the document gives stands.
+	once bool
+	j    Judgement
 
 	swapping bool
 	deadline time.Time
@@ -74,18 +80,24 @@ type weigher struct {
 // add sorts a condition by how long it has been there. excused: a swap within its
 // bound is why, and nobody is told; who was told before is not told that it is over.
 func (w *weigher) add(c Condition, excused bool) {
-	if c.Since.IsZero() && w.first != nil {
+	if w.timeless(c.Since) {
 		c.Since = w.first(c)
 	}
-	if c.Since.IsZero() || c.Since.After(w.d.At) {
+	unknown := w.timeless(c.Since)
+	if unknown {
 		c.Since = w.d.At
 	}
-	if !excused && w.d.At.Sub(c.Since) > w.after {
+	if !excused && (unknown && w.once || w.d.At.Sub(c.Since) > w.after) {
 		w.j.Due = append(w.j.Due, c)
 		return
 	}
 	w.j.Early = append(w.j.Early, c)
 }
+
+// timeless says whether a time says nothing of how long something has lasted: there is
+// none, or it is ahead of the document, and so of another clock. Taken for now at each
+// look, such a one would never be due.
+func (w *weigher) timeless(t time.Time) bool { return t.IsZero() || t.After(w.d.At) }
 
 func (w *weigher) unread(part string) bool { return slices.Contains(w.d.Unread, part) }
 
@@ -95,6 +107,9 @@ func (w *weigher) servers() {
 	for _, n := range w.d.NotReady {
 		if n.Role != fleet.RoleServer || n.Level != "" {
 			continue
+		}
+		if w.timeless(n.Since) {
+			n.Since = time.Time{}
 		}
 		c := Condition{
 			Kind: ServerNotReady, Subject: n.Name, Severity: Warning, Since: n.Since,
@@ -157,10 +172,10 @@ func (w *weigher) tolerance() {
 		Kind: NoTolerance, Severity: Critical, Since: v.NoToleranceSince,
 		Sentence: fmt.Sprintf("No more voter may fail since %s: %d of %d voters are up.", stamp(v.NoToleranceSince), v.Up, v.Count),
 	}
-	if w.first != nil {
-		// It counts from when nothing else said it: a lost server that is back is not up
-		// before its daemon speaks.
-		c.Since = w.first(c)
+	// It counts from when nothing else said it: a lost server that is back is not up
+	// before its daemon speaks.
+	if since := w.first(c); !since.IsZero() || !w.once {
+		c.Since = since
 	}
 	w.add(c, w.within)
 }

@@ -13,10 +13,14 @@ import (
 // not reached its receivers yet. It is small, and written whole.
 type State struct {
 	Protocol int `json:"protocol"`
-	// Last is the time in the newest document; Still is for how long, in seconds, no
+	// Last is the greatest time in a document; Still is for how long, in seconds, no
 	// newer one has been seen, while somebody looked.
 	Last  time.Time `json:"last,omitzero"`
 	Still int64     `json:"still_seconds,omitempty"`
+	// Back is the greatest time in a document that came after the one of Last and is
+	// older, none when there is none; Alone is for how long, in seconds, only such came.
+	Back  time.Time `json:"back,omitzero"`
+	Alone int64     `json:"alone_seconds,omitempty"`
 	// Count is how many messages were made: it makes their ids differ.
 	Count uint64 `json:"count,omitempty"`
 	// Active are the conditions that were told and are not over.
@@ -55,7 +59,7 @@ func ParseState(raw []byte) (State, error) {
 	if s.Protocol != Protocol {
 		return State{}, fmt.Errorf("alert state: protocol %d, this program speaks %d", s.Protocol, Protocol)
 	}
-	if s.Still < 0 {
+	if s.Still < 0 || s.Alone < 0 {
 		return State{}, fmt.Errorf("alert state: a time below zero")
 	}
 	for _, c := range slices.Concat(s.Active, s.Noticed) {
@@ -85,7 +89,7 @@ type Rules struct {
 func Step(s State, g Sight, r Rules) State {
 	s = s.clone()
 	s.Protocol = Protocol
-	news, older := s.see(g)
+	news, older := s.see(g, r.After)
 	c := Condition{Kind: HeartbeatStale, Severity: Critical, Since: s.Last, Sentence: staleWords(s, g)}
 	was := slices.ContainsFunc(s.Active, c.same)
 	switch {
@@ -114,21 +118,56 @@ func Step(s State, g Sight, r Rules) State {
 	return s
 }
 
-// see notes whether a new document has come. Only one that is later than the one
-// seen last is news: one put back from a copy does not speak for today. When the
-// clock that dates them has gone back, the next but one is news again.
-func (s *State) see(g Sight) (news, older bool) {
+// see notes whether a new document has come: one that is later than any before. Of
+// copies that are read in turn each is seen once and never again, however many there
+// are. One that is older was put back from a copy, or the clock that dates them has gone
+// back: then those that follow are later than the first such one, and so a sign of
+// life. They speak of now once nothing else has come for a window.
+func (s *State) see(g Sight, after time.Duration) (news, older bool) {
+	passed := int64(g.Elapsed / time.Second)
 	if g.Document != nil {
 		at := g.Document.At
-		news, older = at.After(s.Last), at.Before(s.Last)
-		s.Last = at
+		switch {
+		case at.After(s.Last):
+			news = true
+			s.Last, s.Back, s.Alone = at, time.Time{}, 0
+		case at.Equal(s.Last):
+			s.Alone = 0
+		default:
+			news, older = !s.Back.IsZero() && at.After(s.Back), true
+			s.Alone += passed
+			if s.Back.IsZero() || news {
+				s.Back = at
+			}
+			if news && time.Duration(s.Alone)*time.Second > after {
+				s.Last, s.Back, s.Alone, older = at, time.Time{}, 0, false
+			}
+		}
 	}
 	if news {
 		s.Still = 0
 	} else {
-		s.Still += int64(g.Elapsed / time.Second)
+		s.Still += passed
 	}
 	return news, older
+}
+
+// stale says what is wrong with a document by what was seen before it: that it is no
+// news has been so for longer than the window, or it is older than what was seen by more
+// than that. Empty when nothing is.
+func (s State) stale(at time.Time, after time.Duration) string {
+	if at.After(s.Last) || !s.Back.IsZero() && at.After(s.Back) {
+		return ""
+	}
+	words := "fleet-health.json is of " + stamp(at)
+	told := slices.ContainsFunc(s.Active, func(c Condition) bool { return c.Kind == HeartbeatStale })
+	switch {
+	case s.Last.Sub(at) > after:
+		return words + "; one of " + stamp(s.Last) + " was seen before it."
+	case told, time.Duration(s.Still)*time.Second > after:
+		return words + "; that no new one is seen was noticed before."
+	}
+	return ""
 }
 
 func staleWords(s State, g Sight) string {
@@ -236,10 +275,10 @@ const quarter = 4
 // Worth says whether a state is worth writing over the one written last: something
 // was told, seen or delivered, or the stillness has grown by a quarter of the window.
 func Worth(now, written State, after time.Duration) bool {
-	if time.Duration(now.Still-written.Still)*time.Second >= after/quarter || now.Still < written.Still {
+	if time.Duration(now.Still-written.Still)*time.Second >= after/quarter || now.Still < written.Still || now.Last.Before(written.Last) {
 		return true
 	}
-	now.Still, now.Last = written.Still, written.Last
+	now.Still, now.Last, now.Back, now.Alone = written.Still, written.Last, written.Back, written.Alone
 	a, errA := json.Marshal(now)
 	b, errB := json.Marshal(written)
 	return errA != nil || errB != nil || string(a) != string(b)

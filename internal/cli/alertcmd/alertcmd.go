@@ -221,17 +221,13 @@ func address(of *env.Secret, given map[*env.Secret]obs.Secret) (*url.URL, error)
 }
 
 // state is what is kept, for a check: without one it knows only what the document says.
-func state(ctx context.Context, store watch.Store) alert.State {
+func state(ctx context.Context, store watch.Store) (alert.State, error) {
 	if store == nil {
-		return alert.State{}
+		return alert.State{}, nil
 	}
 	raw, err := store.Load(ctx)
 	if err != nil || raw == nil {
-		return alert.State{}
+		return alert.State{}, err
 	}
-	s, err := alert.ParseState(raw)
-	if err != nil {
-		return alert.State{}
-	}
-	return s
+	return alert.ParseState(raw)
 }

@@ -37,7 +37,11 @@ func (c *command) checkOnce(ctx context.Context, source watch.Source, store watc
 	if err != nil {
 		look.Problem = err.Error()
 	}
-	due, early := alert.Check(look, state(ctx, store), c.settings.After)
+	kept, err := state(ctx, store)
+	if err != nil {
+		_, _ = fmt.Fprintf(c.e.Err, "the state cannot be read, so that this goes by the document alone: %v\n", err)
+	}
+	due, early := alert.Check(look, kept, c.settings.After)
 	out := Checked{Messages: []alert.Message{}, Pending: early}
 	if look.Document != nil {
 		out.At = look.Document.At

@@ -101,6 +101,9 @@ func TestScripts(t *testing.T) { // R-F-04, R-F-08, safety rule 31
 			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if raw, err := os.ReadFile(filepath.Join(e.WorkDir, strings.TrimPrefix(r.URL.Path, "/"))); err == nil && r.Method == http.MethodGet {
 					w.Header().Set("Date", at.Add(time.Minute).Format(http.TimeFormat))
+					if r.URL.RawQuery == "undated" {
+						w.Header()["Date"] = nil
+					}
 					_, _ = w.Write(raw)
 					return
 				}
