@@ -34,7 +34,7 @@ type seenProbe struct {
 	// entry, and the boots before that one.
 	boot    string
 	counter uint64
-	former  map[string]bool
+	former  boots
 }
 
 // see takes in one look, and keeps so many samples.
@@ -72,7 +72,7 @@ func (s *seenProbe) older() bool {
 	case w.BootID == s.boot:
 		return w.Counter < s.counter
 	default:
-		return s.former[w.BootID]
+		return s.former.has(w.BootID)
 	}
 }
 
@@ -84,12 +84,9 @@ func (s *seenProbe) comeTo(vouched bool) {
 		return
 	}
 	if s.boot != "" && s.boot != w.BootID {
-		if s.former == nil {
-			s.former = map[string]bool{}
-		}
-		s.former[s.boot] = true
+		s.former.add(s.boot)
 	}
-	delete(s.former, w.BootID)
+	s.former.remove(w.BootID)
 	s.boot, s.counter = w.BootID, w.Counter
 }
 

@@ -18,7 +18,7 @@ type seenReport struct {
 	raw        string
 	boot       string
 	counter    uint64
-	former     map[string]bool // boot ids before this one
+	former     boots // before this one
 	beatLooked bool
 	beat       Heartbeat
 	// changed: a change was seen since the first look. since is when, or when
@@ -78,10 +78,7 @@ func (s *seenReport) seeReport(raw string, r *status.Report, now time.Time) {
 		return
 	}
 	if s.boot != "" && s.boot != r.BootID {
-		if s.former == nil {
-			s.former = map[string]bool{}
-		}
-		s.former[s.boot] = true
+		s.former.add(s.boot)
 	}
 	s.boot, s.counter = r.BootID, r.Counter
 }
@@ -95,7 +92,7 @@ func (s *seenReport) older(r *status.Report) bool {
 	case r.BootID == s.boot:
 		return r.Counter < s.counter
 	}
-	return s.former[r.BootID]
+	return s.former.has(r.BootID)
 }
 
 // see takes a heartbeat for news only when it vouches for just this report: a
@@ -108,7 +105,7 @@ func (s *seenReport) see(raw string, r *status.Report, beat Heartbeat, has bool,
 	if s.beatLooked && has && beat != s.beat && vouches(beat, r) {
 		// It is the host's own, though its number may have gone back with the host's clock.
 		s.boot, s.counter = r.BootID, r.Counter
-		delete(s.former, r.BootID)
+		s.former.remove(r.BootID)
 		s.news(now)
 	}
 	s.beatLooked, s.beat = true, beat
