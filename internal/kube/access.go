@@ -87,7 +87,7 @@ func connect(cfg *rest.Config, servers []string) (*Connection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
 	}
-	return &Connection{Client: c, Transport: t, core: core}, nil
+	return &Connection{Client: versioned{WithWatch: c, t: t}, Transport: t, core: core}, nil
 }
 
 func config(a Access) (*rest.Config, error) {

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"mime"
@@ -37,10 +38,30 @@ type foreignError struct {
 	passes bool
 	// only: no other server is known, or none of them is a Kubernetes.
 	only bool
+	// err is why no answer was asked for; nil where there was one.
+	err error
 }
 
+func (e *foreignError) Unwrap() error { return e.err }
+
 func (e *foreignError) Error() string {
+	if e.err != nil {
+		return e.err.Error()
+	}
 	return fmt.Sprintf("the API at %s answers with something that is no Kubernetes: %s", e.server, e.said)
+}
+
+// unknown is a failed request as a foreignError where whoever listens at the address is
+// not the API that the configuration knows: its certificate is of another CA or another
+// name, has run out, or it speaks no TLS at all. That is what a kubeconfig of another
+// cluster looks like. Nil for any other failure, which may pass.
+func unknown(server string, err error) *foreignError {
+	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
+	_, record := errors.AsType[tls.RecordHeaderError](err)
+	if certificate || record || errors.Is(err, http.ErrSchemeMismatch) {
+		return &foreignError{server: server, err: err}
+	}
+	return nil
 }
 
 // lasting says whether an error is an answer that nothing but another address mends,
@@ -58,8 +79,8 @@ func plain(resp *http.Response) bool {
 }
 
 // Denied says in words what the API at server answered when to ask again changes
-// nothing: it knows these credentials and refuses them, it does not know them, or it is
-// no Kubernetes at all. An empty server is one that nobody can name.
+// nothing: it knows these credentials and refuses them, it does not know them, it is
+// another server than the configuration knows, or no Kubernetes at all. An empty server is one that nobody can name.
 func Denied(err error, server string) (string, bool) {
 	api := at(server)
 	switch f, ok := errors.AsType[*foreignError](err); {
@@ -67,6 +88,8 @@ func Denied(err error, server string) (string, bool) {
 		return api + " does not accept these credentials (401)", true
 	case apierrors.IsForbidden(err):
 		return api + " does not allow these credentials to do this (403)", true
+	case ok && f.only && f.err != nil:
+		return "the server at " + f.server + " is not the one that this configuration knows", true
 	case ok && f.only && !f.passes:
 		return "this is the address of no Kubernetes API", true
 	}

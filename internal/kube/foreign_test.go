@@ -28,7 +28,9 @@ func TestWhatIsNoKubernetesIsNamed(t *testing.T) {
 		{"a content type that is none", 200, "/", page, "no Kubernetes: 200 OK, /", page},
 		{"plain text of an API that is not up", 503, "text/plain", "starting", "", "no Kubernetes"},
 		{"a failure without a content type", 500, "-", "", "", "no Kubernetes"},
-		{"a Kubernetes", 200, "application/json", `{"kind":"NodeList","apiVersion":"v1"}`, "-", ""},
+		{"a Kubernetes", 200, "application/json", `{"kind":"NodeList","apiVersion":"v1","metadata":{"resourceVersion":"7"}}`, "-", ""},
+		{"another server's JSON", 200, "application/json", `{}`, "no Kubernetes: an object without a resource version", ""},
+		{"an object of another kind", 200, "application/json", `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[]}`, "no Kubernetes: an object without a resource version", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

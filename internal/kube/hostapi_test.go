@@ -32,10 +32,10 @@ type hostServer struct {
 	events chan string
 }
 
-const lease1 = `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"fleet-regrade","namespace":"kube-system","annotations":{"swap-id":"20261129T120000Z-a-d"}},"spec":{"holderIdentity":"fleet-role","leaseDurationSeconds":900,"renewTime":"2026-11-29T12:00:00.000000Z"}}`
+const lease1 = `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"fleet-regrade","resourceVersion":"7","namespace":"kube-system","annotations":{"swap-id":"20261129T120000Z-a-d"}},"spec":{"holderIdentity":"fleet-role","leaseDurationSeconds":900,"renewTime":"2026-11-29T12:00:00.000000Z"}}`
 
 func node(name string) string {
-	return `{"kind":"Node","apiVersion":"v1","metadata":{"name":"` + name + `","labels":{"x":"y"}},"status":{"addresses":[{"type":"InternalIP","address":"10.0.0.4"}],"nodeInfo":{"kubeletVersion":"v1.36.3+k3s1"}}}`
+	return `{"kind":"Node","apiVersion":"v1","metadata":{"name":"` + name + `","resourceVersion":"7","labels":{"x":"y"}},"status":{"addresses":[{"type":"InternalIP","address":"10.0.0.4"}],"nodeInfo":{"kubeletVersion":"v1.36.3+k3s1"}}}`
 }
 
 func newHostServer(t *testing.T) *hostServer {

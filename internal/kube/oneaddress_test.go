@@ -28,7 +28,7 @@ func TestAServerBehindOneAddressIsLeftWhenItIsNoAPIServer(t *testing.T) {
 		return s
 	}
 	etcdOnly := answer(http.StatusServiceUnavailable, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"apiserver is disabled","code":503}`)
-	full := answer(http.StatusOK, `{"kind":"NodeList","apiVersion":"v1","metadata":{},"items":[]}`)
+	full := answer(http.StatusOK, `{"kind":"NodeList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[]}`)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -68,7 +68,7 @@ func (s *probeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/api/v1/nodes" && r.URL.Query().Get("labelSelector") == fleet.LabelEtcd:
 		_, _ = io.WriteString(w, `{"kind":"NodeList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[`+strings.Replace(node("n1"), `"x":"y"`, `"`+fleet.LabelEtcd+`":"true"`, 1)+`]}`)
 	case r.URL.Path == "/api/v1/nodes":
-		answer(200, map[string]any{"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": map[string]any{}, "items": []any{map[string]any{"metadata": map[string]any{"name": "n4"}}}})
+		answer(200, map[string]any{"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": map[string]any{"resourceVersion": "7"}, "items": []any{map[string]any{"metadata": map[string]any{"name": "n4"}}}})
 	case strings.HasSuffix(r.URL.Path, "/configmaps/fleet-role-probe"):
 		if s.data == nil {
 			failed(404, "NotFound")
@@ -83,7 +83,7 @@ func (s *probeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				}
 			}
 		}
-		answer(200, map[string]any{"kind": "ConfigMap", "apiVersion": "v1", "metadata": map[string]any{"name": "fleet-role-probe"}, "data": s.data})
+		answer(200, map[string]any{"kind": "ConfigMap", "apiVersion": "v1", "metadata": map[string]any{"name": "fleet-role-probe", "resourceVersion": "7"}, "data": s.data})
 	case r.Method == http.MethodPatch && s.leases[strings.TrimPrefix(lease, "/")] == "":
 		failed(404, "NotFound")
 	case r.Method == http.MethodPatch, r.Method == http.MethodPost:

@@ -52,6 +52,9 @@ func newTransport(servers []string) (*Transport, error) {
 		if err != nil || u.Host == "" {
 			return nil, fmt.Errorf("API server %q is no URL", s)
 		}
+		if u.Scheme != "https" && u.Scheme != "http" {
+			return nil, fmt.Errorf("API server %q: want https://", s)
+		}
 		t.servers = append(t.servers, u)
 	}
 	if len(t.servers) == 0 {
@@ -146,6 +149,10 @@ func (r *route) send(req *http.Request, i int) (*http.Response, error) {
 	r.t.requests.Add(1)
 	resp, err := r.next.RoundTrip(out)
 	if err != nil {
+		if u := unknown(r.t.servers[i].Host, err); u != nil {
+			u.only = len(r.t.servers) == 1
+			return nil, u
+		}
 		return nil, err
 	}
 	if err := foreign(r.t.servers[i].Host, resp); err != nil {

@@ -43,7 +43,7 @@ func newAPI(t *testing.T, nodes int) *api {
 	t.Helper()
 	a := &api{paths: make(chan string, 1000)}
 	a.ready.Store(true)
-	list := &corev1.NodeList{TypeMeta: metav1.TypeMeta{Kind: "NodeList", APIVersion: "v1"}}
+	list := &corev1.NodeList{TypeMeta: metav1.TypeMeta{Kind: "NodeList", APIVersion: "v1"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
 	for i := range nodes {
 		list.Items = append(list.Items, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i)}})
 	}
@@ -58,7 +58,7 @@ func newAPI(t *testing.T, nodes int) *api {
 			TypeMeta: metav1.TypeMeta{Kind: "Lease", APIVersion: "coordination.k8s.io/v1"}, ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1"},
 		},
 		"GET /apis/coordination.k8s.io/v1/namespaces/" + fleet.DefaultNamespace + "/leases": &coordinationv1.LeaseList{
-			TypeMeta: metav1.TypeMeta{Kind: "LeaseList", APIVersion: "coordination.k8s.io/v1"},
+			TypeMeta: metav1.TypeMeta{Kind: "LeaseList", APIVersion: "coordination.k8s.io/v1"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"},
 		},
 		"GET " + own + fleet.ConfigMapActuators: cm(fleet.ConfigMapActuators),
 		"GET " + own + fleet.ConfigMapProbe:     cm(fleet.ConfigMapProbe),
