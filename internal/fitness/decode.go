@@ -88,6 +88,12 @@ func Decode(node string, raw []byte) (Window, error) {
 			return Window{}, entryError(CodeEntryDamaged, "%d bytes are left over", len(u.b)-u.at)
 		}
 	}
+	if err := tell(w.Samples, e.Refused, Refused); err != nil {
+		return Window{}, err
+	}
+	if err := tell(w.Samples, e.Unanswered, Unanswered); err != nil {
+		return Window{}, err
+	}
 	return w, nil
 }
 

@@ -37,6 +37,11 @@ type Entry struct {
 	Links  []string         `json:"links,omitempty"`  // kind and interface
 	Absent []string         `json:"absent,omitempty"` // reading and code
 
+	// Why connects failed, by voter: bit i is that of the i-th newest sample. They are
+	// not among the packed samples, which a program of before them must go on reading.
+	Refused    map[string]uint32 `json:"refused,omitempty"`
+	Unanswered map[string]uint32 `json:"unanswered,omitempty"`
+
 	Samples int    `json:"samples"`
 	FirstMS int64  `json:"first_ms"` // of the first sample, by the host's clock
 	Sum     uint32 `json:"sum"`      // FNV-1a of the packed samples
@@ -83,6 +88,7 @@ func (w Window) encode() ([]byte, error) {
 	samples = samples[first:]
 	t.sort()
 	e.Voters, e.Peers, e.Links, e.Absent = t.voters, t.peers, t.links, t.absent
+	e.Refused, e.Unanswered = failures(samples, Refused), failures(samples, Unanswered)
 	e.Samples = len(samples)
 	if len(samples) > 0 {
 		p := newPacker()

@@ -26,7 +26,8 @@ func drawSample(t *rapid.T, at time.Time) Sample {
 		return time.Duration(rapid.Int64Range(-1, int64(2*time.Hour)).Draw(t, "ns"))
 	})
 	for _, to := range rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "d"}), 0, 5).Draw(t, "to") {
-		s.Connect = append(s.Connect, Connect{To: to, Took: took.Draw(t, "took"), Failed: rapid.Bool().Draw(t, "failed")})
+		s.Connect = append(s.Connect, Connect{To: to, Took: took.Draw(t, "took"), Failed: rapid.Bool().Draw(t, "failed"),
+			Why: rapid.SampledFrom([]Failure{"", "", Refused, Unanswered, "odd"}).Draw(t, "why")})
 	}
 	s.Link = Link{rapid.SampledFrom([]LinkKind{"", Wired, WiFi, Unseen, "other"}).Draw(t, "kind"), rapid.StringN(0, 40, -1).Draw(t, "interface")}
 	if rapid.Bool().Draw(t, "memory") {
@@ -368,6 +369,12 @@ func FuzzDecode(f *testing.F) {
 		f.Add(dataOf(raw))
 	}
 	f.Add([]byte(`{"version":1}`))
+	failed := withFailures(Refused, Unanswered, "", Refused)
+	raw, err := failed.Encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(raw)
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		checkDecoded(t, raw)
 		// The packed samples by themselves, with a head that fits: garbage would

@@ -1,6 +1,7 @@
 package fitness
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -19,7 +20,7 @@ func latest(s *Sample) json.RawMessage {
 		to := map[string]string{}
 		for _, c := range s.Connect {
 			if to[c.To] = c.Took.String(); c.Failed {
-				to[c.To] = "failed"
+				to[c.To] = cmp.Or(string(c.Why), "failed")
 			}
 		}
 		words["connect"] = to

@@ -92,6 +92,9 @@ func normalConnects(in []Connect) []Connect {
 		if c.Failed || c.Took < 0 {
 			c.Failed, c.Took = true, 0
 		}
+		if !c.Failed || c.Why != Refused && c.Why != Unanswered {
+			c.Why = ""
+		}
 		c.To, c.Took = clip(c.To, maxNameLen), upTime(c.Took)
 		if c.To != "" {
 			out = append(out, c)

@@ -71,7 +71,23 @@ type Connect struct {
 	// Took is the time until it stood; without meaning when Failed.
 	Took   time.Duration
 	Failed bool
+	// Why it failed, as far as that says something of the host at the other end. An
+	// entry keeps it of its newest samples.
+	Why Failure
 }
+
+// Failure is what a failed connect says of the host at the other end.
+type Failure string
+
+// Failures. What is neither, such as a socket that could not be had, says nothing of
+// the other end; nor does the entry of a probe of before there were failures.
+const (
+	// Refused: something at its address answered that it takes no connection. The
+	// host runs, whatever of it does not.
+	Refused Failure = "refused"
+	// Unanswered: nothing came back in time, or the network says that there is no way.
+	Unanswered Failure = "unanswered"
+)
 
 // Link is the interface of the default route.
 type Link struct {

@@ -2,8 +2,10 @@ package sensor
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/exadev/regrade/internal/fitness"
@@ -46,10 +48,26 @@ func connect(ctx context.Context, dial Dial, p Peer) Connected {
 	took := time.Since(begun)
 	if err != nil {
 		return Connected{
-			Connect: fitness.Connect{To: p.Node, Failed: true},
+			Connect: fitness.Connect{To: p.Node, Failed: true, Why: why(err)},
 			Fault:   faultf(netCode(err), "connect to %s: %v", p.Address, err),
 		}
 	}
 	_ = conn.Close()
 	return Connected{Connect: fitness.Connect{To: p.Node, Took: took}}
+}
+
+// why is what a failed connect says of the host at the other end. An error that is of
+// this host, such as a socket that could not be had, says nothing of that one.
+func why(err error) fitness.Failure {
+	if _, ok := errors.AsType[*net.DNSError](err); ok {
+		return ""
+	}
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET):
+		return fitness.Refused
+	case netCode(err) == CodeTimeout,
+		errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTDOWN):
+		return fitness.Unanswered
+	}
+	return ""
 }

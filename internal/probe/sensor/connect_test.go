@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,7 +38,7 @@ func TestRealListenersAreConnectedTo(t *testing.T) { // R-185-03, R-185-40
 	if len(got) != 3 || got[0].To != "up" || got[0].Failed || got[0].Fault != nil || got[0].Took <= 0 {
 		t.Errorf("%+v", got)
 	}
-	if !got[1].Failed || got[1].Fault.Code != CodeRefused {
+	if !got[1].Failed || got[1].Fault.Code != CodeRefused || got[1].Why != fitness.Refused {
 		t.Errorf("%+v", got[1])
 	}
 	if !got[2].Failed || got[2].Fault.Code != CodeUnreachable && got[2].Fault.Code != CodeTimeout {
@@ -64,7 +65,7 @@ func TestPeersAreConnectedToAtOnceAndBounded(t *testing.T) {
 		if took := time.Since(begun); took != 5*time.Second {
 			t.Errorf("it took %s", took)
 		}
-		if got[0].Took != delays["a"] || got[1].Took != delays["b"] || !got[2].Failed || got[2].Fault.Code != CodeTimeout {
+		if got[0].Took != delays["a"] || got[1].Took != delays["b"] || !got[2].Failed || got[2].Fault.Code != CodeTimeout || got[2].Why != fitness.Unanswered {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -73,5 +74,38 @@ func TestPeersAreConnectedToAtOnceAndBounded(t *testing.T) {
 func TestAnErrorThatIsNoFaultIsUnreadable(t *testing.T) {
 	if a := AbsenceOf(fitness.ReadingLink, errors.New("x")); a.Code != CodeUnreadable || a.Reading != fitness.ReadingLink {
 		t.Errorf("%+v", a)
+	}
+}
+
+// What a failed connect says of the other end: a refusal that it runs, silence that
+// nobody answers there, and a fault of this host nothing.
+func TestWhyAConnectFailed(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		want fitness.Failure
+	}{
+		"nothing listens":                         {syscall.ECONNREFUSED, fitness.Refused},
+		"the connection is reset":                 {syscall.ECONNRESET, fitness.Refused},
+		"the time is over":                        {context.DeadlineExceeded, fitness.Unanswered},
+		"the kernel gave up":                      {syscall.ETIMEDOUT, fitness.Unanswered},
+		"nobody has that address":                 {syscall.EHOSTUNREACH, fitness.Unanswered},
+		"no way to that network":                  {syscall.ENETUNREACH, fitness.Unanswered},
+		"the probe is told to end":                {context.Canceled, ""},
+		"this host has no socket left":            {syscall.EMFILE, ""},
+		"this host's own filter forbids it":       {syscall.EPERM, ""},
+		"this host has no address for it":         {syscall.EADDRNOTAVAIL, ""},
+		"an address that is a name nobody knows":  {&net.DNSError{Err: "no such host", IsNotFound: true}, ""},
+		"a name server that does not answer":      {&net.DNSError{Err: "timeout", IsTimeout: true}, ""},
+		"an error that no one has thought of yet": {errors.New("x"), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dial := func(context.Context, string, string) (net.Conn, error) {
+				return nil, &net.OpError{Op: "dial", Net: "tcp", Err: c.err}
+			}
+			got := Connect(t.Context(), dial, []Peer{{"a", "a"}}, time.Minute)[0]
+			if !got.Failed || got.Why != c.want {
+				t.Errorf("%+v, want %q", got, c.want)
+			}
+		})
 	}
 }
