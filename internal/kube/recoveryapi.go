@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,9 +20,9 @@ import (
 )
 
 // RecoveryAPI is the half of `regrade recovery`. It needs list and patch on nodes
-// (delete as well where it prunes), get on the regrade Lease by name (R-B-01), and for
-// evidence get on the probes' ConfigMap by name and list on the Leases of regrade's
-// namespace; create on events for what it tells.
+// (delete as well where it prunes), get on the regrade Lease by name (R-B-01), list on
+// the Leases of regrade's namespace and on the kubelets', and for evidence get on the
+// probes' ConfigMap by name; create on events for what it tells.
 type RecoveryAPI struct {
 	k    *Client
 	core rest.Interface
@@ -52,6 +53,23 @@ func (r *RecoveryAPI) ConfigMap(ctx context.Context, name string) (observe.Confi
 // Heartbeats implements recovery.Cluster.
 func (r *RecoveryAPI) Heartbeats(ctx context.Context) ([]observe.Heartbeat, error) {
 	return r.k.Heartbeats(ctx)
+}
+
+// KubeletLeases implements recovery.Cluster: one list, from a quorum.
+func (r *RecoveryAPI) KubeletLeases(ctx context.Context) (map[string]time.Time, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	var list coordinationv1.LeaseList
+	if err := r.k.c.List(ctx, &list, client.InNamespace(fleet.KubeletLeaseNamespace)); err != nil {
+		return nil, fmt.Errorf("list Leases in %s: %w", fleet.KubeletLeaseNamespace, err)
+	}
+	renewed := make(map[string]time.Time, len(list.Items))
+	for i := range list.Items {
+		if at := list.Items[i].Spec.RenewTime; at != nil {
+			renewed[list.Items[i].Name] = at.UTC()
+		}
+	}
+	return renewed, nil
 }
 
 // Tell implements recovery.Teller.

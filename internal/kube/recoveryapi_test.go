@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -156,6 +157,23 @@ func TestAnAgentsNodeIsDeletedAsItWasRead(t *testing.T) { // R-I-31
 	}
 }
 
+// Issue 6: what a kubelet renews is read by node; a Lease that says no time is none.
+func TestTheKubeletsLeasesAreRead(t *testing.T) {
+	lease := func(name string, at *metav1.MicroTime) *coordinationv1.Lease {
+		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.KubeletLeaseNamespace, Name: name}, Spec: coordinationv1.LeaseSpec{RenewTime: at}}
+	}
+	other := lease("n5", &metav1.MicroTime{Time: since})
+	other.Namespace = fleet.LeaseNamespace
+	r, _ := recoveryOn(lease("n3", &metav1.MicroTime{Time: since}), lease("n4", nil), other)
+	got, err := r.KubeletLeases(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]time.Time{"n3": since}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // full is a Node with as much on it as a kubelet puts there by default: 50 images with
 // two names each, five conditions, a worker's labels and annotations.
 func full(i int) corev1.Node {
@@ -208,6 +226,9 @@ func bigAPI(tb testing.TB, nodes int, change func(*corev1.Node)) (*RecoveryAPI, 
 			lists.Add(1)
 			w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf")
 			_, _ = w.Write(body)
+		case strings.HasPrefix(r.URL.Path, "/apis/coordination.k8s.io/v1/namespaces/") && strings.HasSuffix(r.URL.Path, "/leases"):
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"kind":"LeaseList","apiVersion":"coordination.k8s.io/v1","metadata":{},"items":[]}`)
 		default:
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusNotFound)
@@ -223,7 +244,7 @@ func bigAPI(tb testing.TB, nodes int, change func(*corev1.Node)) (*RecoveryAPI, 
 }
 
 // Issue 6: a pass over 1,000 nodes is one list request, however long it lasts that all
-// is well; a silent worker costs one read of the Lease beside it.
+// is well; a silent worker costs the read of the Lease and the lists of heartbeats beside it.
 func TestAPassOverAThousandNodesIsOneListRequest(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*corev1.Node)
@@ -234,7 +255,7 @@ func TestAPassOverAThousandNodesIsOneListRequest(t *testing.T) {
 			if n.Name == "node-0007" {
 				n.Status.Conditions[4].Status = "Unknown"
 			}
-		}, 1},
+		}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, lists := bigAPI(t, 1000, c.change)

@@ -22,14 +22,15 @@ func recoveryRights(s Settings) (out []Object) {
 	out = append(out, namespaced(s, fleet.LeaseNamespace, name, "recovery", rule(coordination, the("leases"), the("get"), fleet.LeaseName))...)
 	// Issue 6: what it does with a node, and why not, is told on its Node.
 	out = append(out, namespaced(s, "default", name, "recovery", rule(core, the("events"), the("create")))...)
+	// What still goes on, on a host whose kubelet is silent: the heartbeats of its probe
+	// and its host daemon (safety rule 29), and its kubelet's own Lease.
+	own := []Object{rule(coordination, the("leases"), the("list"))}
 	if s.RecoveryEvidence {
-		// The evidence rule: the probes' entries, and that they go on (safety rule 29).
-		out = append(out, namespaced(s, s.Namespace, name, "recovery",
-			rule(core, the("configmaps"), the("get"), fleet.ConfigMapProbe),
-			rule(coordination, the("leases"), the("list")),
-		)...)
+		// The evidence rule: what other hosts' probes measured.
+		own = append(own, rule(core, the("configmaps"), the("get"), fleet.ConfigMapProbe))
 	}
-	return out
+	out = append(out, namespaced(s, s.Namespace, name, "recovery", own...)...)
+	return append(out, namespaced(s, fleet.KubeletLeaseNamespace, name, "recovery", rule(coordination, the("leases"), the("list")))...)
 }
 
 // recoveryDeployment is one replica, on any node. It leaves a node that is not

@@ -22,8 +22,18 @@ const (
 	CodeLeaseNotRead   = "LeaseNotRead"
 	CodeManySilent     = "ManySilent"
 	CodeStillReached   = "StillReached"
+	CodeStillRefuses   = "StillRefuses"
 	CodeTooFewWitness  = "TooFewWitnesses"
 	CodeWitnessNotRead = "WitnessesNotRead"
+)
+
+// Codes of signs that a host runs though its kubelet is silent.
+const (
+	CodeProbeBeats    = "ProbeBeats"
+	CodeDaemonBeats   = "DaemonBeats"
+	CodeKubeletRenews = "KubeletRenews"
+	CodeSignsTooShort = "SignsNotWatched"
+	CodeSignsNotRead  = "SignsNotRead"
 )
 
 // Codes of why a Node that we tainted long ago is not deleted.

@@ -134,6 +134,7 @@ func silent(v *Verdict, n *Node, o *Observation, p Policy, leased map[string]boo
 	if crowd != "" {
 		v.hold(CodeManySilent, "%s", crowd)
 	}
+	v.Reasons = append(v.Reasons, alive(n, o, p)...)
 	v.Reasons = append(v.Reasons, evidence(n, o, p)...)
 	if len(v.Reasons) > 0 {
 		return

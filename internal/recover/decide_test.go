@@ -69,19 +69,29 @@ func held(holder, nodes string, renewed time.Duration) lease.Lease {
 	return lease.Lease{Exists: true, Holder: holder, RenewTime: now.Add(-renewed), Duration: 900 * time.Second, Annotations: map[string]string{fleet.LeaseSwapNodes: nodes}}
 }
 
-// witness says of each way how its last connects went: "n3 xxx" failed three times,
-// "n3 .xx" reached it the last time.
+// witness says of each way how its last connects went, the newest first: "n3 xxx" had no
+// answer three times, "n3 .xx" reached it the last time, "n3 rxx" was refused, of "n3 ?"
+// nobody knows. It has had an answer before.
 func witness(node string, ways ...string) Witness {
-	w := Witness{Node: node, Live: true, Changed: true, Written: 10 * time.Second}
+	w := Witness{Node: node, Live: true, Changed: true, Written: 10 * time.Second, Period: 15 * time.Second}
 	for _, way := range ways {
 		to, marks, _ := strings.Cut(way, " ")
-		x := Way{To: to}
+		x := Way{To: to, Answered: true}
 		for _, m := range marks {
-			x.Failed = append(x.Failed, m == 'x')
+			x.Connects = append(x.Connects, map[rune]Outcome{'x': Unanswered, '.': Reached, 'r': Refused, '?': Untold}[m])
 		}
 		w.Ways = append(w.Ways, x)
 	}
 	return w
+}
+
+// sign is one of the host's own, which moved so long ago.
+func sign(of SignOf, still time.Duration) func(*Node) {
+	return func(n *Node) { n.Signs = append(n.Signs, Sign{Of: of, Still: still, Moved: true}) }
+}
+
+func first(of SignOf, still time.Duration) func(*Node) {
+	return func(n *Node) { n.Signs = append(n.Signs, Sign{Of: of, Still: still}) }
 }
 
 type change func(*Observation, *Policy)
@@ -167,26 +177,55 @@ var cases = map[string]tt{
 		[]Node{worker("n1", out(time.Hour)), worker("n2", out(time.Hour)), worker("n3", silent(time.Hour)), worker("n4"), worker("n5")}, nil, "n1 - OutOfService\nn2 - OutOfService\nn3 taint SilentLong",
 	},
 
-	"a voter that two other hosts find unreachable is tainted":  {voters(), witnesses(witness("n1", "n2 ok", "n3 xxx"), witness("n2", "n1 ok", "n3 xxx")), "n3 taint SilentLong"},
-	"a standby is a witness, too":                               {voters(), witnesses(witness("n1", "n3 xxx"), witness("n4", "n3 xxx")), "n3 taint SilentLong"},
-	"one witness is too few":                                    {voters(), witnesses(witness("n1", "n3 xxx")), "n3 - TooFewWitnesses"},
-	"a host is no witness of itself":                            {voters(), witnesses(witness("n1", "n3 xxx"), witness("n3", "n3 xxx")), "n3 - TooFewWitnesses"},
-	"a voter that somebody reaches runs":                        {voters(), witnesses(witness("n1", "n3 xxx"), witness("n2", "n3 xxx"), witness("n4", "n3 .xx")), "n3 - StillReached"},
-	"two connects that failed are too few":                      {voters(), witnesses(witness("n1", "n3 xx"), witness("n2", "n3 xxx")), "n3 - TooFewWitnesses"},
-	"one that failed after one that did not is too few":         {voters(), witnesses(witness("n1", "n3 xx."), witness("n2", "n3 xxx")), "n3 - TooFewWitnesses"},
-	"a probe that is silent itself is no witness (rule 24)":     {voters(), witnesses(witness("n1", "n3 xxx"), dumb(witness("n2", "n3 xxx"))), "n3 - TooFewWitnesses"},
-	"an entry of before is no evidence (rule 22)":               {voters(), witnesses(witness("n1", "n3 xxx"), stale(witness("n2", "n3 xxx"))), "n3 - TooFewWitnesses"},
-	"an entry of before that reached it is none either":         {voters(), witnesses(witness("n1", "n3 xxx"), witness("n2", "n3 xxx"), stale(witness("n4", "n3 ."))), "n3 taint SilentLong"},
-	"an entry that cannot be used may hide a way":               {voters(), witnesses(Witness{Node: "n1", Problem: "no entry"}), "n3 - TooFewWitnesses"},
-	"where nobody measures a voter the threshold alone decides": {voters(), witnesses(), "n3 taint SilentLong"},
-	"where the probes measure others only, too":                 {voters(), witnesses(witness("n1", "n2 .")), "n3 taint SilentLong"},
-	"a worker is measured by nobody":                            {[]Node{worker("n1"), worker("n2", silent(time.Hour))}, func(o *Observation, _ *Policy) { o.WitnessProblem = "503" }, "n2 taint SilentLong"},
+	"a voter that two other hosts find unreachable is tainted":     {voters(), witnesses(witness("n1", "n2 .", "n3 xxx"), witness("n2", "n1 .", "n3 xxx")), "n3 taint SilentLong"},
+	"a standby is a witness, too":                                  {voters(), witnesses(witness("n1", "n3 xxx"), witness("n4", "n3 xxx")), "n3 taint SilentLong"},
+	"one witness is too few":                                       {voters(), witnesses(witness("n1", "n3 xxx")), "n3 - TooFewWitnesses"},
+	"a host is no witness of itself":                               {voters(), witnesses(witness("n1", "n3 xxx"), witness("n3", "n3 xxx")), "n3 - TooFewWitnesses"},
+	"a voter that somebody reaches runs":                           {voters(), witnesses(witness("n1", "n3 xxx"), witness("n2", "n3 xxx"), witness("n4", "n3 .xx")), "n3 - StillReached"},
+	"two connects that failed are too few":                         {voters(), witnesses(witness("n1", "n3 xx"), witness("n2", "n3 xxx")), "n3 - TooFewWitnesses"},
+	"one that failed after one that did not is too few":            {voters(), witnesses(witness("n1", "n3 xx."), witness("n2", "n3 xxx")), "n3 - TooFewWitnesses"},
+	"a probe that is silent itself is no witness (rule 24)":        {voters(), witnesses(witness("n1", "n3 xxx"), dumb(witness("n2", "n3 xxx"))), "n3 - TooFewWitnesses"},
+	"an entry of before is no evidence (rule 22)":                  {voters(), witnesses(witness("n1", "n3 xxx"), stale(witness("n2", "n3 xxx"))), "n3 - TooFewWitnesses"},
+	"an entry of before that reached it is none either":            {voters(), witnesses(witness("n1", "n3 xxx"), witness("n2", "n3 xxx"), stale(witness("n4", "n3 ."))), "n3 taint SilentLong"},
+	"an entry that cannot be used may hide a way":                  {voters(), witnesses(Witness{Node: "n1", Problem: "no entry"}), "n3 - TooFewWitnesses"},
+	"R-B: in a cluster without probes the threshold alone decides": {voters(), nil, "n3 taint SilentLong"},
+	"where there are probes and no entry is left a voter is held":  {voters(), witnesses(), "n3 - TooFewWitnesses"},
+	"where the probes measure others only, too":                    {voters(), witnesses(witness("n1", "n2 .")), "n3 - TooFewWitnesses"},
+	"where one entry of two is missing, too":                       {voters(), witnesses(witness("n1", "n3 xxx"), witness("n2", "n1 .")), "n3 - TooFewWitnesses"},
+	"a voter that refuses a connect runs":                          {voters(), witnesses(witness("n1", "n3 xxx"), witness("n2", "n3 xxx"), witness("n4", "n3 rrr")), "n3 - StillRefuses"},
+	"one whose refusals are over for less than three connects":     {voters(), witnesses(witness("n1", "n3 xxr"), witness("n2", "n3 xxx")), "n3 - TooFewWitnesses"},
+	"a connect that failed for want of a socket is no evidence":    {voters(), witnesses(witness("n1", "n3 ?xx"), witness("n2", "n3 xxx")), "n3 - TooFewWitnesses"},
+	"nor is one of an older probe, which does not say why":         {voters(), witnesses(witness("n1", "n3 ???"), witness("n2", "n3 xxx")), "n3 - TooFewWitnesses"},
+	"nor one of a host that never had an answer":                   {voters(), witnesses(never(witness("n1", "n3 xxx")), witness("n2", "n3 xxx")), "n3 - TooFewWitnesses"},
+	"evidence of eight periods ago is one":                         {voters(), witnesses(witness("n1", "n3 xxx"), aged(120*time.Second, witness("n2", "n3 xxx"))), "n3 taint SilentLong"},
+	"of more it is none":                                           {voters(), witnesses(witness("n1", "n3 xxx"), aged(121*time.Second, witness("n2", "n3 xxx"))), "n3 - TooFewWitnesses"},
+
+	"a host whose own probe goes on is not dead":   {[]Node{worker("n1"), worker("n2", silent(time.Hour), sign(SignProbe, 119*time.Second))}, nil, "n2 - ProbeBeats"},
+	"one whose host daemon does is not":            {[]Node{worker("n1"), worker("n2", silent(time.Hour), sign(SignDaemon, 0))}, nil, "n2 - DaemonBeats"},
+	"one whose kubelet renews its Lease is not":    {[]Node{worker("n1"), worker("n2", silent(time.Hour), sign(SignKubelet, 0))}, nil, "n2 - KubeletRenews"},
+	"each of them is named":                        {[]Node{worker("n1"), worker("n2", silent(time.Hour), sign(SignProbe, 0), sign(SignDaemon, 0), sign(SignKubelet, 0))}, nil, "n2 - ProbeBeats DaemonBeats KubeletRenews"},
+	"one of which all stand still is dead":         {[]Node{worker("n1"), worker("n2", silent(time.Hour), sign(SignProbe, 120*time.Second), first(SignDaemon, time.Hour), sign(SignKubelet, time.Hour))}, nil, "n2 taint SilentLong"},
+	"a sign that is not watched for long enough":   {[]Node{worker("n1"), worker("n2", silent(time.Hour), first(SignDaemon, 119*time.Second))}, nil, "n2 - SignsNotWatched"},
+	"a sign of another kind is one":                {[]Node{worker("n1"), worker("n2", silent(time.Hour), sign("new", 0))}, nil, "n2 - SignsNotWatched"},
+	"what comes every minute is missed after four": {[]Node{worker("n1"), worker("n2", silent(time.Hour), sign(SignProbe, 239*time.Second))}, func(_ *Observation, p *Policy) { p.Period = time.Minute }, "n2 - ProbeBeats"},
+	"signs hold whatever the witnesses say": {
+		[]Node{voter("n1"), voter("n2"), voter("n3", silent(time.Hour), sign(SignDaemon, 0)), worker("n4")}, witnesses(witness("n1", "n3 xxx"), witness("n2", "n3 xxx")), "n3 - DaemonBeats",
+	},
+	"signs hold without the evidence rule as well": {
+		[]Node{voter("n1"), voter("n2"), voter("n3", silent(time.Hour), sign(SignDaemon, 0)), worker("n4")}, func(_ *Observation, p *Policy) { p.Evidence = false }, "n3 - DaemonBeats",
+	},
+	"signs that could not be read hold everything but what is cleared": {
+		[]Node{worker("n1"), worker("n2", silent(time.Hour)), worker("n3", out(time.Hour), back)}, func(o *Observation, _ *Policy) { o.SignsProblem = "503" }, "n2 - SignsNotRead\nn3 clear ReadyAgain",
+	},
+	"a worker is measured by nobody": {[]Node{worker("n1"), worker("n2", silent(time.Hour))}, func(o *Observation, _ *Policy) { o.WitnessProblem = "503" }, "n2 taint SilentLong"},
 	"a server whose condition denies its vote is measured by nobody": {
 		[]Node{voter("n1"), voter("n3", silent(time.Hour), func(n *Node) { n.EtcdIsVoter = "False" })}, func(o *Observation, _ *Policy) { o.WitnessProblem = "503" }, "n3 taint SilentLong",
 	},
 	"probes that could not be read hold a voter": {voters(), func(o *Observation, _ *Policy) { o.WitnessProblem = "503" }, "n3 - WitnessesNotRead"},
 	"without the evidence rule the threshold alone decides": {
-		voters(), func(o *Observation, p *Policy) { o.Witnesses, p.Evidence = []Witness{witness("n1", "n3 .")}, false }, "n3 taint SilentLong",
+		voters(), func(o *Observation, p *Policy) {
+			o.Probed, o.Witnesses, p.Evidence = true, []Witness{witness("n1", "n3 .")}, false
+		}, "n3 taint SilentLong",
 	},
 
 	"nothing is deleted unless somebody says so":                {[]Node{worker("n1"), worker("n2", out(1000*time.Hour))}, nil, "n2 - OutOfService"},
@@ -208,6 +247,7 @@ var cases = map[string]tt{
 	"one at a level is not":                                              {[]Node{worker("n1"), worker("n2", out(48*time.Hour), labelled(keys.Level(), "full"))}, pruning, "n2 - OutOfService AtALevel"},
 	"one that the Lease names is not":                                    {[]Node{worker("n1"), worker("n2", out(48*time.Hour))}, both(pruning, leaseOf(held("n2", "", 0), 0)), "n2 - OutOfService LeaseHeld"},
 	"none is while the Lease is not known":                               {[]Node{worker("n1"), worker("n2", out(48*time.Hour))}, both(pruning, func(o *Observation, _ *Policy) { o.LeaseProblem = "503" }), "n2 - OutOfService LeaseNotRead"},
+	"one on which something still goes on is not":                        {[]Node{worker("n1"), worker("n2", out(48*time.Hour), sign(SignDaemon, time.Minute))}, pruning, "n2 - OutOfService DaemonBeats"},
 	"one that says itself that it is not Ready is not":                   {[]Node{worker("n1"), worker("n2", out(48*time.Hour), func(n *Node) { n.Ready = ReadyFalse })}, pruning, "n2 - KubeletSpeaks"},
 	"one with somebody else's taint is not":                              {[]Node{worker("n1"), worker("n2", silent(48*time.Hour), taint(fleet.TaintOutOfService, "by-hand", "NoExecute"))}, pruning, "n2 - ForeignTaint"},
 	"one whose mark cannot be read is not":                               {[]Node{worker("n1"), worker("n2", out(48*time.Hour), annotated(mark, "yesterday"))}, pruning, "n2 - OutOfService BadMark"},
@@ -225,9 +265,14 @@ func leaseOf(l lease.Lease, unchanged time.Duration) change {
 }
 func pruning(_ *Observation, p *Policy) { p.Prune = 24 * time.Hour }
 func both(a, b change) change           { return func(o *Observation, p *Policy) { a(o, p); b(o, p) } }
-func witnesses(w ...Witness) change     { return func(o *Observation, _ *Policy) { o.Witnesses = w } }
-func dumb(w Witness) Witness            { w.Live = false; return w }
-func stale(w Witness) Witness           { w.Written = time.Hour; return w }
+func witnesses(w ...Witness) change {
+	return func(o *Observation, _ *Policy) { o.Probed, o.Witnesses = true, w }
+}
+func dumb(w Witness) Witness  { w.Live = false; return w }
+func stale(w Witness) Witness { w.Written = time.Hour; return w }
+func never(w Witness) Witness { w.Ways[0].Answered = false; return w }
+
+func aged(by time.Duration, w Witness) Witness { w.Written = by; return w }
 func voters() []Node {
 	return []Node{voter("n1"), voter("n2"), voter("n3", silent(time.Hour)), worker("n4")}
 }
@@ -336,18 +381,18 @@ func TestWhatADecisionNeeds(t *testing.T) {
 		change func(*Policy)
 		want   string
 	}{
-		"all well":                           {[]Node{voter("n1"), worker("n2")}, nil, "false false"},
-		"a silent worker":                    {[]Node{voter("n1"), worker("n2", silent(0))}, nil, "true false"},
-		"a silent voter":                     {[]Node{voter("n1", silent(0))}, nil, "true true"},
-		"a silent voter, no evidence asked":  {[]Node{voter("n1", silent(0))}, func(p *Policy) { p.Evidence = false }, "true false"},
-		"a voter at a level":                 {[]Node{voter("n1", silent(0), labelled(keys.Level(), "etcd-only"))}, nil, "false false"},
-		"a voter that speaks":                {[]Node{voter("n1", func(n *Node) { n.Ready = ReadyFalse })}, nil, "false false"},
-		"one that is out of service":         {[]Node{worker("n1", out(time.Hour))}, nil, "false false"},
-		"the same where nodes are deleted":   {[]Node{worker("n1", out(time.Hour))}, func(p *Policy) { p.Prune = time.Hour }, "true false"},
-		"somebody's taint":                   {[]Node{voter("n1", silent(0), taint(fleet.TaintOutOfService, "x", "NoExecute"))}, nil, "false false"},
-		"one that is to be cleared":          {[]Node{worker("n1", out(time.Hour), back)}, nil, "false false"},
-		"a swap's node, which nothing frees": {[]Node{voter("n1", silent(0), annotated(keys.Swap(), "x"))}, nil, "false false"},
-		"the own node":                       {[]Node{voter("me", silent(0))}, nil, "false false"},
+		"all well":                           {[]Node{voter("n1"), worker("n2")}, nil, "{false false false}"},
+		"a silent worker":                    {[]Node{voter("n1"), worker("n2", silent(0))}, nil, "{true true false}"},
+		"a silent voter":                     {[]Node{voter("n1", silent(0))}, nil, "{true true true}"},
+		"a silent voter, no evidence asked":  {[]Node{voter("n1", silent(0))}, func(p *Policy) { p.Evidence = false }, "{true true false}"},
+		"a voter at a level":                 {[]Node{voter("n1", silent(0), labelled(keys.Level(), "etcd-only"))}, nil, "{false false false}"},
+		"a voter that speaks":                {[]Node{voter("n1", func(n *Node) { n.Ready = ReadyFalse })}, nil, "{false false false}"},
+		"one that is out of service":         {[]Node{worker("n1", out(time.Hour))}, nil, "{false false false}"},
+		"the same where nodes are deleted":   {[]Node{worker("n1", out(time.Hour))}, func(p *Policy) { p.Prune = time.Hour }, "{true true false}"},
+		"somebody's taint":                   {[]Node{voter("n1", silent(0), taint(fleet.TaintOutOfService, "x", "NoExecute"))}, nil, "{false false false}"},
+		"one that is to be cleared":          {[]Node{worker("n1", out(time.Hour), back)}, nil, "{false false false}"},
+		"a swap's node, which nothing frees": {[]Node{voter("n1", silent(0), annotated(keys.Swap(), "x"))}, nil, "{false false false}"},
+		"the own node":                       {[]Node{voter("me", silent(0))}, nil, "{false false false}"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := DefaultPolicy()
@@ -355,8 +400,7 @@ func TestWhatADecisionNeeds(t *testing.T) {
 			if c.change != nil {
 				c.change(&p)
 			}
-			leases, probes := Needs(c.nodes, p)
-			if got := fmt.Sprint(leases, probes); got != c.want {
+			if got := fmt.Sprint(Needs(c.nodes, p)); got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
 			}
 		})

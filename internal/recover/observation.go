@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/exadev/regrade/internal/fitness"
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/lease"
 )
@@ -40,6 +41,9 @@ type Node struct {
 	// Silent is for how long Ready was seen to be Unknown without a change, by the
 	// monotonic clock of who looked (safety rule 22). Zero for any other Node.
 	Silent time.Duration `json:"silent,omitempty"`
+	// Signs are what else was seen of the host, of each kind at most one. Empty for a
+	// Node of which nothing hangs on them.
+	Signs []Sign `json:"signs,omitempty"`
 }
 
 // Taint is one taint of a Node.
@@ -63,8 +67,13 @@ type Observation struct {
 	LeaseUnchanged time.Duration `json:"lease_unchanged,omitempty"`
 	LeaseProblem   string        `json:"lease_problem,omitempty"`
 
-	// Witnesses are the hosts with an entry among the probes', whatever it is worth.
+	// SignsProblem says why the Nodes' signs could not be read.
+	SignsProblem string `json:"signs_problem,omitempty"`
+
+	// Probed: the cluster has probes, by an entry or a heartbeat of any of them, now or
+	// earlier. Witnesses are the hosts with an entry, whatever it is worth.
 	// WitnessProblem says why they could not be read.
+	Probed         bool      `json:"probed,omitempty"`
 	Witnesses      []Witness `json:"witnesses,omitempty"`
 	WitnessProblem string    `json:"witness_problem,omitempty"`
 
@@ -79,10 +88,12 @@ type Policy struct {
 	Self string `json:"self,omitempty"`
 	// After is how long Ready must have been Unknown.
 	After time.Duration `json:"after"`
+	// Period is that of the fleet's probes and host daemons.
+	Period time.Duration `json:"period"`
 	// Annotation marks a Node as tainted by us.
 	Annotation string `json:"annotation,omitempty"`
-	// Evidence: a host that some probe measures must be found unreachable by the
-	// probes of two other hosts.
+	// Evidence: a host that probes measure, where there are probes, must be found
+	// unreachable by those of two other hosts.
 	Evidence bool `json:"evidence"`
 	// MaxPercent of the Nodes may fall silent together.
 	MaxPercent int `json:"max_percent"`
@@ -101,7 +112,7 @@ const (
 // DefaultPolicy is group B's, with the evidence rule on.
 func DefaultPolicy() Policy {
 	return Policy{
-		Keys: fleet.DefaultKeys(), After: DefaultAfter, Annotation: fleet.AnnotationOutOfService,
+		Keys: fleet.DefaultKeys(), After: DefaultAfter, Period: fitness.DefaultPeriod, Annotation: fleet.AnnotationOutOfService,
 		Evidence: true, MaxPercent: DefaultMaxPercent,
 	}
 }
@@ -173,10 +184,17 @@ func (n *Node) etcdAnnotation() string {
 	return slices.Min(keys)
 }
 
-// Needs says what a decision on these Nodes depends on besides: the Lease while one
-// of them may be tainted or deleted, the probes while one that they may measure may
+// Need is what a decision depends on besides the Nodes.
+type Need struct {
+	// Lease: the regrade Lease. Signs: what goes on, on hosts whose kubelets are silent.
+	// Probes: what other hosts' probes say.
+	Lease, Signs, Probes bool
+}
+
+// Needs says what a decision on these Nodes depends on besides: Lease and signs while
+// one of them may be tainted or deleted, the probes while one that they may measure may
 // be tainted. Where all is well a pass is one list.
-func Needs(nodes []Node, p Policy) (leases, probes bool) {
+func Needs(nodes []Node, p Policy) (need Need) {
 	for i := range nodes {
 		n := &nodes[i]
 		if n.Ready != ReadyUnknown {
@@ -184,14 +202,16 @@ func Needs(nodes []Node, p Policy) (leases, probes bool) {
 		}
 		anyones, own := n.outOfService()
 		if anyones {
-			leases = leases || p.Prune > 0 && own && p.marked(n)
+			if p.Prune > 0 && own && p.marked(n) {
+				need.Lease, need.Signs = true, true
+			}
 			continue
 		}
 		if len(p.exempt(n)) > 0 {
 			continue
 		}
-		leases = true
-		probes = probes || p.Evidence && n.measurable()
+		need.Lease, need.Signs = true, true
+		need.Probes = need.Probes || p.Evidence && n.measurable()
 	}
-	return leases, probes
+	return need
 }

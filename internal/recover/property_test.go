@@ -40,6 +40,11 @@ func drawNode(t *rapid.T, name string) Node {
 	if rapid.Bool().Draw(t, "mark") {
 		n.Annotations[mark] = rapid.SampledFrom([]string{"", "soon", FormatMark(now.Add(-1000 * time.Hour)), FormatMark(now)}).Draw(t, "at")
 	}
+	for _, of := range []SignOf{SignProbe, SignDaemon, SignKubelet} {
+		if rapid.IntRange(0, 3).Draw(t, "sign") == 0 {
+			n.Signs = append(n.Signs, Sign{Of: of, Still: time.Duration(rapid.IntRange(0, 600).Draw(t, "still")) * time.Second, Moved: rapid.Bool().Draw(t, "moved")})
+		}
+	}
 	n.Taints = append(n.Taints, rapid.SliceOfN(rapid.SampledFrom([]Taint{
 		{Key: "a", Effect: "NoSchedule"}, {Key: fleet.TaintOutOfService, Value: "x", Effect: "NoExecute"},
 		{Key: fleet.TaintOutOfService, Value: "nodeshutdown", Effect: "NoExecute"},
@@ -63,14 +68,18 @@ func draw(t *rapid.T) (Observation, Policy) {
 	if rapid.IntRange(0, 9).Draw(t, "unread") == 0 {
 		o.LeaseProblem = "503"
 	}
+	o.Probed = rapid.IntRange(0, 3).Draw(t, "probed") > 0
+	if rapid.IntRange(0, 9).Draw(t, "signs unread") == 0 {
+		o.SignsProblem = "503"
+	}
 	for _, name := range names {
-		if !rapid.Bool().Draw(t, "witness") {
+		if !o.Probed || !rapid.Bool().Draw(t, "witness") {
 			continue
 		}
-		w := Witness{Node: name, Live: rapid.Bool().Draw(t, "live"), Changed: rapid.Bool().Draw(t, "changed"), Written: time.Duration(rapid.IntRange(0, 200).Draw(t, "written")) * time.Minute}
+		w := Witness{Node: name, Live: rapid.Bool().Draw(t, "live"), Changed: rapid.Bool().Draw(t, "changed"), Period: 15 * time.Second, Written: time.Duration(rapid.IntRange(0, 400).Draw(t, "written")) * time.Second}
 		for _, to := range names {
-			if f := rapid.SliceOfN(rapid.Bool(), 0, 3).Draw(t, "failed"); len(f) > 0 {
-				w.Ways = append(w.Ways, Way{To: to, Failed: f})
+			if f := rapid.SliceOfN(rapid.SampledFrom([]Outcome{Unanswered, Unanswered, Unanswered, Unanswered, Reached, Refused, Untold}), 0, 3).Draw(t, "connects"); len(f) > 0 {
+				w.Ways = append(w.Ways, Way{To: to, Connects: f, Answered: rapid.IntRange(0, 4).Draw(t, "answered") > 0})
 			}
 		}
 		o.Witnesses = append(o.Witnesses, w)
@@ -132,15 +141,40 @@ func TestWhateverIsObservedNobodyElseIsTainted(t *testing.T) {
 				case slices.ContainsFunc(n.Taints, func(x Taint) bool { return x.Key == fleet.TaintOutOfService }):
 					t.Fatalf("%s was tainted twice", n.Name)
 				}
-				for _, w := range o.Witnesses {
-					for _, way := range w.Ways {
-						if p.Evidence && n.Labels[fleet.LabelEtcd] == fleet.True && n.EtcdIsVoter != "False" && w.Node != n.Name && way.To == n.Name && w.Live && w.Changed && w.Written < n.Silent && !way.Failed[0] {
-							t.Fatalf("%s reaches %s, which was tainted", w.Node, n.Name)
-						}
-					}
-				}
 				if !slices.Equal(v.Write.Taints[:len(n.Taints)], n.Taints) || len(v.Write.Taints) != len(n.Taints)+1 {
 					t.Fatalf("%v becomes %v", n.Taints, v.Write.Taints)
+				}
+				for _, sign := range n.Signs {
+					if sign.Still < p.After {
+						t.Fatalf("%+v of %s, which was tainted", sign, n.Name)
+					}
+				}
+				if o.SignsProblem != "" {
+					t.Fatalf("%s was tainted and nobody knows what goes on there", n.Name)
+				}
+				if n.Labels[fleet.LabelEtcd] != fleet.True || n.EtcdIsVoter == "False" || !p.Evidence || !o.Probed {
+					break
+				}
+				missed := 0
+				for _, w := range o.Witnesses {
+					way := (*Way)(nil)
+					for k := range w.Ways {
+						if w.Ways[k].To == n.Name {
+							way = &w.Ways[k]
+						}
+					}
+					if w.Node == n.Name || way == nil || !w.Live || !w.Changed || w.Written >= n.Silent || w.Written > 2*time.Minute {
+						continue
+					}
+					if way.Connects[0] == Reached || way.Connects[0] == Refused {
+						t.Fatalf("%s has an answer of %s, which was tainted", w.Node, n.Name)
+					}
+					if way.Answered && slices.Equal(way.Connects, []Outcome{Unanswered, Unanswered, Unanswered}) {
+						missed++
+					}
+				}
+				if missed < 2 {
+					t.Fatalf("%s was tainted on the word of %d", n.Name, missed)
 				}
 			case ActClear:
 				if _, marked := n.Annotations[mark]; n.Ready != ReadyTrue || !marked {
@@ -188,12 +222,19 @@ func TestADecisionIsAFunctionOfTheSet(t *testing.T) {
 func TestWhatIsNotReadIsNotNeeded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o, p := draw(t)
-		leases, probes := Needs(o.Nodes, p)
+		need := Needs(o.Nodes, p)
 		blind := o
-		if !leases {
+		if !need.Signs {
+			blind.SignsProblem = "not read"
+			blind.Nodes = slices.Clone(o.Nodes)
+			for i := range blind.Nodes {
+				blind.Nodes[i].Signs = nil
+			}
+		}
+		if !need.Lease {
 			blind.Lease, blind.LeaseUnchanged, blind.LeaseProblem = lease.Lease{}, 0, "not read"
 		}
-		if !probes {
+		if !need.Probes {
 			blind.Witnesses, blind.WitnessProblem = nil, "not read"
 		}
 		a, b := Decide(o, p), Decide(blind, p)

@@ -26,6 +26,7 @@ func prune(v *Verdict, n *Node, o *Observation, p Policy, leased map[string]bool
 	held := len(v.Reasons)
 	v.Reasons = append(v.Reasons, p.exempt(n)...)
 	v.Reasons = append(v.Reasons, underLease(n, o, leased)...)
+	v.Reasons = append(v.Reasons, alive(n, o, p)...)
 	for _, label := range fleet.ServerLabels() {
 		if _, ok := n.Labels[label]; ok {
 			v.hold(CodeServerLabel, "%s is not deleted: it carries the label %s, and a server's Node takes its member along", n.Name, label)

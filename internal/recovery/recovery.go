@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/exadev/regrade/internal/fleet"
@@ -21,6 +22,8 @@ type Cluster interface {
 	Lease(ctx context.Context) (observe.Lease, error)
 	ConfigMap(ctx context.Context, name string) (observe.ConfigMap, error)
 	Heartbeats(ctx context.Context) ([]observe.Heartbeat, error)
+	// KubeletLeases are the renew times of the kubelets' own Leases, by node.
+	KubeletLeases(ctx context.Context) (map[string]time.Time, error)
 	Date() time.Time
 	// Write changes a Node as it was read; execute.ErrConflict when it is another by
 	// now.
@@ -58,9 +61,17 @@ type Recovery struct {
 	watch  watch
 	still  still
 	pace   pace
+	signs  signs
 	probes observe.Probes
-	said   said
+	// answered are the ways on which a host was seen to answer, while one is silent;
+	// probed: the cluster has, or had, probes.
+	answered map[way]bool
+	probed   bool
+	said     said
 }
+
+// way is from one host to another.
+type way struct{ from, to string }
 
 // New makes one that has seen nothing yet: to it nobody is silent for long.
 func New(cluster Cluster, s Settings) *Recovery {
@@ -152,8 +163,8 @@ func (r *Recovery) look(ctx context.Context) (recover.Observation, error) {
 		byDate(o.Nodes, o.Now)
 	}
 	o.DateJumped = r.pace.see(o.Now, now)
-	leases, probes := recover.Needs(o.Nodes, r.s.Policy)
-	if !leases {
+	need := recover.Needs(o.Nodes, r.s.Policy)
+	if !need.Lease {
 		r.still = still{}
 	} else if l, e := r.cluster.Lease(ctx); e != nil {
 		o.LeaseProblem = e.Error()
@@ -164,12 +175,25 @@ func (r *Recovery) look(ctx context.Context) (recover.Observation, error) {
 			o.LeaseUnchanged = r.s.Policy.After
 		}
 	}
-	if !probes {
-		r.probes = observe.Probes{}
-		return o, err
+	var beats []observe.Heartbeat
+	if !need.Signs {
+		r.signs = nil
+	} else if all, e := r.watchSigns(ctx, &o, now); e != nil {
+		o.SignsProblem = e.Error()
+		err = errors.Join(err, fmt.Errorf("recovery: %w", e))
+	} else {
+		beats = all
 	}
-	if o.Witnesses, o.WitnessProblem = r.witnesses(ctx, o.Nodes, now); o.WitnessProblem != "" {
-		err = errors.Join(err, errors.New("recovery: "+o.WitnessProblem))
+	switch {
+	case !need.Probes:
+		r.probes, r.answered = observe.Probes{}, nil
+	case o.SignsProblem != "":
+		o.WitnessProblem = "the probes' heartbeats: " + o.SignsProblem
+	default:
+		if e := r.witnesses(ctx, &o, beats, now); e != nil {
+			o.WitnessProblem = "the probes' entries: " + e.Error()
+			err = errors.Join(err, errors.New("recovery: "+o.WitnessProblem))
+		}
 	}
 	return o, err
 }
@@ -182,32 +206,28 @@ func byDate(nodes []recover.Node, date time.Time) {
 	}
 }
 
-// witnesses are what the probes say. A ConfigMap that is not there has none: nobody
-// measures.
-func (r *Recovery) witnesses(ctx context.Context, nodes []recover.Node, now time.Time) ([]recover.Witness, string) {
+// witnesses are what the probes say. That a ConfigMap, or an entry, is not there says
+// nothing while anything else speaks of probes: only a cluster that never had one is
+// measured by nobody.
+func (r *Recovery) witnesses(ctx context.Context, o *recover.Observation, all []observe.Heartbeat, now time.Time) error {
 	cm, err := r.cluster.ConfigMap(ctx, fleet.ConfigMapProbe)
 	if err != nil {
-		return nil, "the probes' entries: " + err.Error()
+		return err
 	}
-	var beats map[string]observe.Heartbeat // nil while they are not known: no news
-	if cm.Exists {
-		all, err := r.cluster.Heartbeats(ctx)
-		if err != nil {
-			return nil, "the probes' heartbeats: " + err.Error()
-		}
-		beats = map[string]observe.Heartbeat{}
-		for _, b := range all {
-			if b.Probe {
-				beats[b.Node] = b
-			}
+	beats := map[string]observe.Heartbeat{}
+	for _, b := range all {
+		if b.Probe {
+			beats[b.Node] = b
 		}
 	}
-	names := make([]string, len(nodes))
-	for i := range nodes {
-		names[i] = nodes[i].Name
+	r.probed = r.probed || len(cm.Data) > 0 || len(beats) > 0
+	o.Probed = r.probed
+	names := make([]string, len(o.Nodes))
+	for i := range o.Nodes {
+		names[i] = o.Nodes[i].Name
 	}
-	var all []recover.Witness
 	for _, s := range r.probes.See(names, cm.Data, recover.Look, beats, now) {
+		wrote(o, &s)
 		w := recover.Witness{Node: s.Node, Changed: s.Wrote, Written: s.WroteAge}
 		switch {
 		case s.Problem != nil:
@@ -215,12 +235,43 @@ func (r *Recovery) witnesses(ctx context.Context, nodes []recover.Node, now time
 		case s.Window == nil:
 			continue // a heartbeat alone says nothing of others
 		default:
-			w.Live = s.Seen && s.Age <= recover.Silence(s.Window.Period)
-			w.Ways = recover.Ways(s.Window)
+			w.Live, w.Period = s.Seen && s.Age <= recover.Silence(s.Window.Period), s.Window.Period
+			w.Ways = r.remember(s.Node, recover.Ways(s.Window))
 		}
-		all = append(all, w)
+		o.Witnesses = append(o.Witnesses, w)
 	}
-	return all, ""
+	return nil
+}
+
+// wrote takes an entry that was seen to change for a sign of its host's own probe.
+func wrote(o *recover.Observation, s *observe.SeenProbe) {
+	i := slices.IndexFunc(o.Nodes, func(n recover.Node) bool { return n.Name == s.Node && n.Ready == recover.ReadyUnknown })
+	if i < 0 || !s.Wrote {
+		return
+	}
+	n := &o.Nodes[i]
+	k := slices.IndexFunc(n.Signs, func(x recover.Sign) bool { return x.Of == recover.SignProbe })
+	if k < 0 {
+		n.Signs = append(n.Signs, recover.Sign{Of: recover.SignProbe, Still: s.WroteAge, Moved: true})
+	} else if n.Signs[k].Still >= s.WroteAge {
+		n.Signs[k].Still, n.Signs[k].Moved = s.WroteAge, true
+	}
+}
+
+// remember keeps on which ways a host has answered: a window forgets it while the host
+// is still silent.
+func (r *Recovery) remember(from string, ways []recover.Way) []recover.Way {
+	for i := range ways {
+		w := way{from, ways[i].To}
+		ways[i].Answered = ways[i].Answered || r.answered[w]
+		if ways[i].Answered {
+			if r.answered == nil {
+				r.answered = map[way]bool{}
+			}
+			r.answered[w] = true
+		}
+	}
+	return ways
 }
 
 // Run passes until ctx ends. after is called with every turn that was not cut short,

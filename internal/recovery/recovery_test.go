@@ -30,20 +30,23 @@ import (
 // api is an API server in memory: a write with another resourceVersion than the
 // Node's is a conflict, as there. Who plays beside the loop holds mu but while it waits.
 type api struct {
-	mu     sync.Mutex
-	nodes  map[string]*recover.Node
-	lease  lease.Lease
-	maps   map[string]map[string]string // nil value: there is none
-	beats  map[string]observe.Heartbeat
-	off    time.Duration // of its clock
-	calls  []string
-	fail   map[string]error // by call
-	before func(call string)
-	events []status.Event
+	mu    sync.Mutex
+	nodes map[string]*recover.Node
+	lease lease.Lease
+	maps  map[string]map[string]string // nil value: there is none
+	beats map[string]observe.Heartbeat
+	// daemons are the heartbeats of host daemons, kubelets the renew times of kubelets.
+	daemons  map[string]observe.Heartbeat
+	kubelets map[string]time.Time
+	off      time.Duration // of its clock
+	calls    []string
+	fail     map[string]error // by call
+	before   func(call string)
+	events   []status.Event
 }
 
 func newAPI(nodes ...recover.Node) *api {
-	a := &api{nodes: map[string]*recover.Node{}, maps: map[string]map[string]string{}, beats: map[string]observe.Heartbeat{}, fail: map[string]error{}}
+	a := &api{nodes: map[string]*recover.Node{}, maps: map[string]map[string]string{}, beats: map[string]observe.Heartbeat{}, daemons: map[string]observe.Heartbeat{}, kubelets: map[string]time.Time{}, fail: map[string]error{}}
 	for _, n := range nodes {
 		n.Version = "1"
 		n.UID = "u-" + n.Name
@@ -102,7 +105,12 @@ func (a *api) ConfigMap(_ context.Context, name string) (observe.ConfigMap, erro
 
 func (a *api) Heartbeats(context.Context) ([]observe.Heartbeat, error) {
 	defer a.held()()
-	return slices.Collect(maps.Values(a.beats)), a.call("beats")
+	return slices.AppendSeq(slices.Collect(maps.Values(a.beats)), maps.Values(a.daemons)), a.call("beats")
+}
+
+func (a *api) KubeletLeases(context.Context) (map[string]time.Time, error) {
+	defer a.held()()
+	return maps.Clone(a.kubelets), a.call("kubelets")
 }
 
 func (a *api) Write(_ context.Context, w recover.Write) error {
@@ -172,17 +180,17 @@ func (a *api) count(call string) (n int) {
 	return n
 }
 
-// wrote puts an entry of a probe there: its last connects, oldest first, each voter
-// with a mark of how it went.
-func (a *api) wrote(t *testing.T, node string, counter int, to string, failed ...bool) {
+// wrote puts an entry of a probe there with its last connects to one voter, oldest
+// first: "." was reached, "x" not answered, "r" refused. Before them it was reached.
+func (a *api) wrote(t *testing.T, node string, counter int, to, how string) {
 	t.Helper()
 	w := fitness.Window{Node: node, BootID: "b", Period: 15 * time.Second, Size: 10}
 	for i := range counter {
-		s := fitness.Sample{At: time.Date(2026, 11, 30, 12, 0, 15*i, 0, time.UTC), Connect: []fitness.Connect{{To: to, Took: time.Millisecond}}}
-		if k := i - counter + len(failed); k >= 0 && failed[k] {
-			s.Connect = []fitness.Connect{{To: to, Failed: true}}
+		c := fitness.Connect{To: to, Took: time.Millisecond}
+		if k := i - counter + len(how); k >= 0 && how[k] != '.' {
+			c = fitness.Connect{To: to, Failed: true, Why: map[byte]fitness.Failure{'x': fitness.Unanswered, 'r': fitness.Refused}[how[k]]}
 		}
-		w.Append(s)
+		w.Append(fitness.Sample{At: time.Date(2026, 11, 30, 12, 0, 15*i, 0, time.UTC), Connect: []fitness.Connect{c}})
 	}
 	raw, err := w.Encode()
 	if err != nil {
@@ -459,12 +467,12 @@ func TestAVoterIsTaintedOnTheWordOfTwo(t *testing.T) {
 	a := newAPI(votes("n1"), votes("n2"), votes("n3"), well("n4"))
 	run(t, a, recovery.Settings{Policy: policy(), Poll: poll}, func() {
 		counter := 10
-		write := func(n1, n2 []bool) {
+		write := func(n1, n2 string) {
 			counter++
-			a.wrote(t, "n1", counter, "n3", n1...)
-			a.wrote(t, "n2", counter, "n3", n2...)
+			a.wrote(t, "n1", counter, "n3", n1)
+			a.wrote(t, "n2", counter, "n3", n2)
 		}
-		up, down := []bool{false, false, false}, []bool{true, true, true}
+		const up, down = "...", "xxx"
 		write(up, up)
 		a.falls("n3")
 		for range 20 {
@@ -473,6 +481,14 @@ func TestAVoterIsTaintedOnTheWordOfTwo(t *testing.T) {
 		}
 		if a.tainted("n3") {
 			t.Fatal("tainted though n2 reaches it")
+		}
+		// A host that refuses runs: k3s is stopped on it, and its pods are not.
+		for range 20 {
+			a.wait(poll)
+			write(down, "rrr")
+		}
+		if a.tainted("n3") {
+			t.Fatal("tainted though it refuses the connects of n2")
 		}
 		// Both probes fall silent: nothing is known any more.
 		for range 20 {
@@ -494,6 +510,190 @@ func TestAVoterIsTaintedOnTheWordOfTwo(t *testing.T) {
 	}
 }
 
+// beats goes on for a host as what runs there does, every poll.
+func (a *api) beat(sign recover.SignOf, node string) {
+	switch sign {
+	case recover.SignKubelet:
+		a.kubelets[node] = time.Now()
+	default:
+		b := observe.Heartbeat{Node: node, Probe: sign == recover.SignProbe, BootID: "b", Counter: "7", Renewed: time.Now()}
+		if b.Probe {
+			a.beats[node] = b
+		} else {
+			a.daemons[node] = b
+		}
+	}
+}
+
+// Issue 6: k3s is stopped for some minutes and its host is not. Whatever goes on there
+// holds the taint by itself, and for the threshold after it ended.
+func TestAHostOnWhichSomethingGoesOnIsNotTainted(t *testing.T) {
+	for _, sign := range []recover.SignOf{recover.SignProbe, recover.SignDaemon, recover.SignKubelet} {
+		t.Run(string(sign), func(t *testing.T) {
+			a := newAPI(well("n1"), well("n2"), well("n3"))
+			log := run(t, a, recovery.Settings{Policy: policy(), Poll: poll}, func() {
+				a.falls("n3")
+				for range 40 {
+					a.beat(sign, "n3")
+					a.wait(poll)
+				}
+				if a.tainted("n3") {
+					t.Fatal("tainted though it goes on")
+				}
+				a.wait(105 * time.Second)
+				if a.tainted("n3") {
+					t.Error("tainted before the threshold was over since it ended")
+				}
+				a.wait(3 * poll)
+				if !a.tainted("n3") {
+					t.Error("not tainted after it")
+				}
+			})
+			if !strings.Contains(log, "the host runs") {
+				t.Error(log)
+			}
+		})
+	}
+}
+
+// A heartbeat that stood still from the first look on is none, whatever its time says,
+// and costs the threshold once.
+func TestAHeartbeatOfBeforeIsNoSignOfLife(t *testing.T) {
+	a := newAPI(well("n1"), well("n2"), well("n3"))
+	run(t, a, recovery.Settings{Policy: policy(), Poll: poll}, func() {
+		for _, sign := range []recover.SignOf{recover.SignProbe, recover.SignDaemon, recover.SignKubelet} {
+			a.beat(sign, "n3")
+		}
+		d := a.daemons["n3"]
+		d.Renewed = time.Now().Add(5 * time.Hour) // a clock that is ahead
+		a.daemons["n3"] = d
+		a.falls("n3")
+		a.wait(120*time.Second + poll)
+		if !a.tainted("n3") {
+			t.Error("not tainted")
+		}
+	})
+}
+
+// An entry of the host's own that changes is a sign of life as its heartbeat is.
+func TestAHostWhoseOwnEntryChangesIsNotTainted(t *testing.T) {
+	a := newAPI(votes("n1"), votes("n2"), votes("n3"), well("n4"))
+	log := run(t, a, recovery.Settings{Policy: policy(), Poll: poll}, func() {
+		a.falls("n3")
+		for counter := 10; counter < 40; counter++ {
+			for _, n := range []string{"n1", "n2", "n3"} {
+				a.wrote(t, n, counter, "n3", "xxx")
+			}
+			delete(a.beats, "n3")
+			a.wait(poll)
+		}
+		if a.tainted("n3") {
+			t.Error("tainted")
+		}
+	})
+	if !strings.Contains(log, "n3's own probe was seen to go on") {
+		t.Error(log)
+	}
+}
+
+// Where there are probes a voter is never judged by the threshold alone: not when the
+// map is gone, not when an entry is, not when both map and heartbeats are taken away
+// meanwhile. Where there never were any it is.
+func TestMissingEntriesAreNoEvidence(t *testing.T) {
+	down := func(a *api) {
+		for _, n := range []string{"n1", "n2", "n4"} {
+			a.wrote(t, n, 10+a.count("nodes"), "n3", "xxx")
+		}
+	}
+	for name, c := range map[string]struct {
+		each    func(*api)
+		tainted bool
+	}{
+		"all there":           {down, true},
+		"no probe ever":       {func(*api) {}, false},
+		"a map that is empty": {func(a *api) { a.maps[fleet.ConfigMapProbe] = map[string]string{} }, false},
+		"the map is gone":     {func(a *api) { down(a); a.maps[fleet.ConfigMapProbe] = nil }, false},
+		"all but one are": {func(a *api) {
+			down(a)
+			delete(a.maps[fleet.ConfigMapProbe], "n2")
+			delete(a.maps[fleet.ConfigMapProbe], "n4")
+		}, false},
+		"one heartbeat is left": {func(a *api) { a.beats["gone"] = observe.Heartbeat{Node: "gone", Probe: true} }, false},
+		"all is taken away meanwhile": {func(a *api) {
+			if down(a); a.count("nodes") > 2 {
+				a.maps[fleet.ConfigMapProbe], a.beats = nil, map[string]observe.Heartbeat{}
+			}
+		}, false},
+	} {
+		if name == "no probe ever" || name == "a map that is empty" {
+			c.tainted = true // the controller makes an empty map
+		}
+		t.Run(name, func(t *testing.T) {
+			a := newAPI(votes("n1"), votes("n2"), votes("n3"), well("n4"))
+			run(t, a, recovery.Settings{Policy: policy(), Poll: poll}, func() {
+				a.falls("n3")
+				for range 20 {
+					c.each(a)
+					a.wait(poll)
+				}
+				if a.tainted("n3") != c.tainted {
+					t.Errorf("tainted: %v", a.tainted("n3"))
+				}
+			})
+		})
+	}
+}
+
+// Probes that go on and do not write say nothing any more, by the reader's clock.
+func TestEvidenceIsForgotten(t *testing.T) {
+	a := newAPI(votes("n1"), votes("n2"), votes("n3"), well("n4"))
+	log := run(t, a, recovery.Settings{Policy: policy(func(p *recover.Policy) { p.After = 10 * time.Minute }), Poll: poll}, func() {
+		a.wrote(t, "n1", 10, "n3", "...")
+		a.wrote(t, "n2", 10, "n3", "...")
+		a.falls("n3")
+		a.wait(2 * poll)
+		a.wrote(t, "n1", 11, "n3", "xxx")
+		a.wrote(t, "n2", 11, "n3", "xxx")
+		for i := range 100 {
+			a.wait(poll)
+			for _, n := range []string{"n1", "n2"} { // their heartbeats go on, within the window that they vouch for
+				a.beats[n] = observe.Heartbeat{Node: n, Probe: true, BootID: "b", Counter: strconv.Itoa(11 + i/10), Renewed: time.Now()}
+			}
+		}
+		if a.tainted("n3") {
+			t.Fatal("tainted on what was seen half an hour ago")
+		}
+		a.wrote(t, "n1", 120, "n3", "xxx")
+		a.wrote(t, "n2", 120, "n3", "xxx")
+		a.wait(2 * poll)
+		if !a.tainted("n3") {
+			t.Error("not tainted on what is seen now")
+		}
+	})
+	if !strings.Contains(log, "n1 (written ") {
+		t.Error(log)
+	}
+}
+
+// A host that is silent for longer than a window keeps says nothing of a witness: what
+// was seen when it still answered is remembered.
+func TestThatAHostOnceAnsweredIsRemembered(t *testing.T) {
+	a := newAPI(votes("n1"), votes("n2"), votes("n3"), well("n4"))
+	run(t, a, recovery.Settings{Policy: policy(func(p *recover.Policy) { p.After = 10 * time.Minute }), Poll: poll}, func() {
+		a.wrote(t, "n1", 10, "n3", "...")
+		a.wrote(t, "n2", 10, "n3", "...")
+		a.falls("n3")
+		for i := range 50 {
+			a.wait(poll)
+			a.wrote(t, "n1", 11+i, "n3", "xxxxxxxxxxx"[:min(11, 1+i)])
+			a.wrote(t, "n2", 11+i, "n3", "xxxxxxxxxxx"[:min(11, 1+i)])
+		}
+		if !a.tainted("n3") {
+			t.Error("not tainted")
+		}
+	})
+}
+
 // The probes cost requests only while a voter is silent.
 func TestAPassAsksForNoMoreThanItNeeds(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -502,9 +702,9 @@ func TestAPassAsksForNoMoreThanItNeeds(t *testing.T) {
 		want []string
 	}{
 		"all well":                           {nil, true, []string{"nodes"}},
-		"a worker is silent":                 {[]string{"n4"}, true, []string{"nodes", "lease", "event"}},
-		"a voter is":                         {[]string{"n3"}, true, []string{"nodes", "lease", "map fleet-role-probe", "beats", "event"}},
-		"a voter is, and nobody has a probe": {[]string{"n3"}, false, []string{"nodes", "lease", "map fleet-role-probe", "event"}},
+		"a worker is silent":                 {[]string{"n4"}, true, []string{"nodes", "lease", "beats", "kubelets", "event"}},
+		"a voter is":                         {[]string{"n3"}, true, []string{"nodes", "lease", "beats", "kubelets", "map fleet-role-probe", "event"}},
+		"a voter is, and nobody has a probe": {[]string{"n3"}, false, []string{"nodes", "lease", "beats", "kubelets", "map fleet-role-probe", "event"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newAPI(votes("n1"), votes("n2"), votes("n3"), well("n4"))
@@ -534,7 +734,8 @@ func TestWhatCouldNotBeReadHoldsWhatHangsOnIt(t *testing.T) {
 	}{
 		"the Lease":      {"lease", false, false, true},
 		"the probes":     {"map " + fleet.ConfigMapProbe, true, false, true},
-		"the heartbeats": {"beats", true, false, true},
+		"the heartbeats": {"beats", false, false, true},
+		"the kubelets":   {"kubelets", false, false, true},
 		"the Nodes":      {"nodes", false, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/exadev/regrade/internal/cli/env"
 	"github.com/exadev/regrade/internal/execute"
+	"github.com/exadev/regrade/internal/fitness"
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/kube"
 	"github.com/exadev/regrade/internal/lean"
@@ -53,11 +54,12 @@ type command struct {
 
 	self, kubeconfig, context, servers, namespace, prefix string
 	format, level, metrics                                string
+	period                                                time.Duration
 }
 
 // New makes `regrade recovery`.
 func New(e env.Env, d Deps) *cobra.Command {
-	c := &command{e: e, d: d}
+	c := &command{e: e, d: d, period: fitness.DefaultPeriod}
 	cmd := &cobra.Command{
 		Use:   "recovery",
 		Short: "Taint nodes that are dead as out of service, and clear them: the loop of the fleet-node-recovery Deployment",
@@ -68,8 +70,10 @@ Ready again it loses it. Left alone are the own node, nodes of a swap or of a he
 Lease, servers at a level, and taints that are not this program's.
 
 The taint says that a host is dead: on one that still runs, a volume of it can be
-given to another host. A host that probes measure is therefore tainted only when
-those of two other hosts find it unreachable.`,
+given to another host. So a host is left alone while its own probe, its host daemon
+or its kubelet's Lease was seen to go on within the threshold. Where the cluster has
+probes, a voter is tainted only when those of two other hosts get no answer from it
+any more; one that it refuses is an answer.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd) },
 	}
@@ -85,6 +89,8 @@ those of two other hosts find it unreachable.`,
 	env.Bind(fs, "namespace", "FLEET_ROLE_NAMESPACE")
 	fs.StringVar(&c.prefix, "label-prefix", fleet.DefaultPrefix, "prefix of regrade's labels, annotations and taint")
 	env.Bind(fs, "label-prefix", "FLEET_ROLE_LABEL_PREFIX")
+	fs.Var(env.Seconds{Value: &c.period, Min: time.Second, Max: time.Hour}, "period", "period of the fleet's probes and host daemons: one that was heard of within four is alive")
+	env.Bind(fs, "period", "FLEET_ROLE_PERIOD_SECONDS")
 	own := cmd.Flags()
 	own.StringVar(&c.metrics, "metrics-address", "", "serve /metrics, /healthz and /readyz here, such as :9466; empty for not at all")
 	env.Bind(own, "metrics-address", "FLEET_ROLE_METRICS_ADDRESS")
@@ -129,7 +135,7 @@ func (c *command) read(cmd *cobra.Command) (p recover.Policy, access kube.Access
 	if err != nil {
 		return p, access, env.Usage("%v", err)
 	}
-	p.Self = c.self
+	p.Self, p.Period = c.self, c.period
 	return p, kube.Access{Kubeconfig: c.kubeconfig, Context: c.context, Servers: servers, UserAgent: "regrade-recovery/" + c.d.Version, Plain: true}, nil
 }
 
@@ -176,7 +182,7 @@ func (c *command) watched(ctx context.Context, r *recovery.Recovery, cluster rec
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// A pass reads four objects at most and writes some, each with its own bound.
+	// A pass reads five times at most and writes some, each with its own bound.
 	shown := web.NewRecovery(c.d.Version, 3*c.s.poll+2*time.Minute, requests, time.Now)
 	served := make(chan error, 1)
 	go func() {

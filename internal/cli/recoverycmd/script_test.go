@@ -72,10 +72,11 @@ func (f *fake) Lease(context.Context) (observe.Lease, error) { return observe.Le
 func (f *fake) ConfigMap(context.Context, string) (observe.ConfigMap, error) {
 	return observe.ConfigMap{}, nil
 }
-func (f *fake) Heartbeats(context.Context) ([]observe.Heartbeat, error) { return nil, nil }
-func (f *fake) Date() time.Time                                         { return f.Now }
-func (f *fake) Requests() int64                                         { return 7 }
-func (f *fake) Tell(context.Context, status.Event) error                { return nil }
+func (f *fake) Heartbeats(context.Context) ([]observe.Heartbeat, error)     { return nil, nil }
+func (f *fake) KubeletLeases(context.Context) (map[string]time.Time, error) { return nil, nil }
+func (f *fake) Date() time.Time                                             { return f.Now }
+func (f *fake) Requests() int64                                             { return 7 }
+func (f *fake) Tell(context.Context, status.Event) error                    { return nil }
 func (f *fake) Write(_ context.Context, w recover.Write) error {
 	fmt.Println("write", w.Node)
 	return nil

@@ -53,7 +53,7 @@ func (s *Settings) Flags(fs *pflag.FlagSet, prefix string) {
 		fs.StringVar(&s.annotation, n, fleet.AnnotationOutOfService, "annotation that marks a Node as tainted by this program")
 	})
 	add("evidence", "NODE_RECOVERY_EVIDENCE", func(n string) {
-		fs.Var(env.Bool{Value: &s.Evidence}, n, "taint a host that probes measure only when those of two other hosts find it unreachable")
+		fs.Var(env.Bool{Value: &s.Evidence}, n, "where the cluster has probes, taint a voter only when those of two other hosts get no answer from it")
 		fs.Lookup(n).NoOptDefVal = fleet.True
 	})
 	add("max-percent", "NODE_RECOVERY_MAX_PERCENT", func(n string) {

@@ -99,7 +99,7 @@ func (c *command) settled(ctx context.Context, r *recovery.Recovery, wait time.D
 func waits(d *recover.Decision) bool {
 	for i := range d.Verdicts {
 		for _, r := range d.Verdicts[i].Reasons {
-			if r.Code == recover.CodeTooFewWitness {
+			if r.Code == recover.CodeTooFewWitness || r.Code == recover.CodeSignsTooShort {
 				return true
 			}
 		}
