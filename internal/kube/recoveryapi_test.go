@@ -228,7 +228,7 @@ func bigAPI(tb testing.TB, nodes int, change func(*corev1.Node)) (*RecoveryAPI, 
 			_, _ = w.Write(body)
 		case strings.HasPrefix(r.URL.Path, "/apis/coordination.k8s.io/v1/namespaces/") && strings.HasSuffix(r.URL.Path, "/leases"):
 			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, `{"kind":"LeaseList","apiVersion":"coordination.k8s.io/v1","metadata":{},"items":[]}`)
+			_, _ = io.WriteString(w, `{"kind":"LeaseList","apiVersion":"coordination.k8s.io/v1","metadata":{"resourceVersion":"1"},"items":[]}`)
 		default:
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusNotFound)
