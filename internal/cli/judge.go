@@ -70,7 +70,7 @@ func (s *settings) readJudge(cmd *cobra.Command) error {
 	f.WiFi = wifi
 	f.Memory.AvailableFloorBytes = uint64(s.floorMiB) << 20
 	least := decide.Cooldown(s.policy.LearnerStall, s.policy.Period, f.Size)
-	if !cmd.Flags().Changed("cooldown") {
+	if !env.Given(cmd.Flags(), "cooldown") {
 		s.policy.Cooldown = least
 	}
 	return nil

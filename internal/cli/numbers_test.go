@@ -4,6 +4,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -87,5 +88,69 @@ func TestASettingThatMakesNoSenseIsNamed(t *testing.T) {
 		if code, message := env.Status(cmd.ExecuteContext(t.Context())); code != 2 || message != want {
 			t.Errorf("%s: exit status %d, %s", variable, code, message)
 		}
+	}
+}
+
+// Safety rule 21: the Lease is renewed once a period, so its times follow from that.
+func TestTheTimesOfTheLeaseGoWithThePeriod(t *testing.T) {
+	for name, c := range map[string]struct {
+		set      map[string]string
+		takeOver time.Duration
+		want     string
+	}{
+		"what is set by default":       {nil, 30 * time.Second, ""},
+		"a long period":                {map[string]string{"PERIOD": "60"}, 2 * time.Minute, ""},
+		"a short period":               {map[string]string{"PERIOD": "1"}, 30 * time.Second, ""},
+		"as short as a period":         {map[string]string{"PERIOD": "60", "TAKE_OVER": "60"}, time.Minute, ""},
+		"a take-over within a period":  {map[string]string{"PERIOD": "60", "TAKE_OVER": "59"}, 0, "FLEET_ROLE_TAKE_OVER_SECONDS: a controller that lives renews its Lease every 1m0s and would be taken for gone after 59s, want a period or more"},
+		"a Lease of two periods":       {map[string]string{"PERIOD": "60", "LEASE": "120"}, 2 * time.Minute, ""},
+		"a Lease that runs out before": {map[string]string{"PERIOD": "60", "LEASE": "119"}, 0, "FLEET_ROLE_LEASE_SECONDS: a Lease of 1m59s is renewed every 1m0s, want two periods or more"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s settings
+			cmd := &cobra.Command{}
+			s.flags(cmd.Flags())
+			err := s.read(cmd, env.Env{Out: io.Discard, Err: io.Discard, Getenv: func(k string) string {
+				return c.set[strings.TrimSuffix(strings.TrimPrefix(k, "FLEET_ROLE_"), "_SECONDS")]
+			}})
+			switch code, message := env.Status(err); {
+			case c.want != "" && (code != 2 || message != c.want):
+				t.Errorf("exit status %d, %s", code, message)
+			case c.want == "" && (err != nil || s.policy.TakeOver != c.takeOver):
+				t.Errorf("a controller is taken for gone after %s: %v", s.policy.TakeOver, err)
+			}
+		})
+	}
+}
+
+// The cooldown follows from other settings where nobody has set it, be it by flag or by
+// variable: the shipped Deployment has variables only.
+func TestACooldownThatIsSetStands(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		env  string
+		want time.Duration
+	}{
+		"nobody":     {nil, "", 30 * time.Minute},
+		"a variable": {nil, "7200", 2 * time.Hour},
+		"a flag":     {[]string{"--cooldown=3600"}, "7200", time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s settings
+			cmd := &cobra.Command{}
+			s.flags(cmd.Flags())
+			if err := cmd.ParseFlags(c.args); err != nil {
+				t.Fatal(err)
+			}
+			err := s.read(cmd, env.Env{Out: io.Discard, Err: io.Discard, Getenv: func(k string) string {
+				if k == "FLEET_ROLE_COOLDOWN_SECONDS" {
+					return c.env
+				}
+				return ""
+			}})
+			if err != nil || s.policy.Cooldown != c.want {
+				t.Errorf("%s: %v", s.policy.Cooldown, err)
+			}
+		})
 	}
 }

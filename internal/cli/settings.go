@@ -123,8 +123,29 @@ func (s *settings) read(cmd *cobra.Command, e env.Env) error {
 	if err := s.readJudge(cmd); err != nil {
 		return err
 	}
+	if err := s.readLease(cmd); err != nil {
+		return err
+	}
 	if s.actuators == fleet.ConfigMapStatus || s.actuators == "" {
 		return env.Usage("the ConfigMap of the reports cannot be %q", s.actuators)
+	}
+	return nil
+}
+
+// readLease holds the Lease's times to the period, in which a controller renews it once:
+// else its own Lease runs out between two passes, and the hosts refuse its orders, or a
+// controller that lives is taken for gone (safety rule 21). The shortest time after which
+// one is taken for gone follows from the period where it is not set.
+func (s *settings) readLease(cmd *cobra.Command) error {
+	p := &s.policy
+	if s.lease < 2*p.Period {
+		return env.Usage("FLEET_ROLE_LEASE_SECONDS: a Lease of %s is renewed every %s, want two periods or more", s.lease, p.Period)
+	}
+	switch {
+	case !env.Given(cmd.Flags(), "take-over"):
+		p.TakeOver = max(p.TakeOver, 2*p.Period)
+	case p.TakeOver < p.Period:
+		return env.Usage("FLEET_ROLE_TAKE_OVER_SECONDS: a controller that lives renews its Lease every %s and would be taken for gone after %s, want a period or more", p.Period, p.TakeOver)
 	}
 	return nil
 }

@@ -14,6 +14,16 @@ import (
 
 const annotation = "regrade_env"
 
+// given is the annotation of a flag that its variable has set.
+const given = "regrade_env_given"
+
+// Given says whether a person has set a flag, on the command line or, after Read, by its
+// variable: nothing that follows from other settings takes its place then.
+func Given(fs *pflag.FlagSet, flag string) bool {
+	f := fs.Lookup(flag)
+	return f.Changed || f.Annotations[given] != nil
+}
+
 // Bind lets a flag be set by an environment variable and says so in its help.
 // The flag must be there.
 func Bind(fs *pflag.FlagSet, flag, variable string) {
@@ -40,7 +50,9 @@ func Read(cmd *cobra.Command, getenv func(string) string) error {
 		}
 		if err := f.Value.Set(v); err != nil {
 			first = Usage("%s=%q: %v", names[0], v, err)
+			return
 		}
+		f.Annotations[given] = names
 	})
 	return first
 }
