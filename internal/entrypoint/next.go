@@ -31,9 +31,36 @@ type Facts struct {
 	Level fleet.Level
 	// Labels are the Node's, KEY=VALUE (R-185-34).
 	Labels []string
-	// Reached is the URL whose host has answered in this start.
-	Reached string
+	// AgentURL is where the agent of this host joins: another server of the cluster,
+	// also on the first one (R-228-14). AgentProblem says why it cannot be told.
+	AgentURL, AgentProblem string
+	// First is a person's word that this host founds the cluster.
+	First bool
+	// Asked is the last question to a server in this start.
+	Asked Asked
 }
+
+// Asked is what came of a question to a server.
+type Asked struct {
+	URL  string
+	Says Says
+	// Why is what Silent came from.
+	Why string
+}
+
+// Says is what a server's port says.
+type Says string
+
+// What it may say.
+const (
+	Answers Says = "answers"
+	// Nobody: the host is there and nothing serves on that port.
+	Nobody Says = "nobody"
+	// Itself: nobody, and it is this host's own address.
+	Itself Says = "itself"
+	// Silent is everything else: the host may be off, or the way to it.
+	Silent Says = "silent"
+)
 
 // Kind of a decision.
 type Kind string
@@ -44,6 +71,8 @@ const (
 	Idle   Kind = "idle"
 	Refuse Kind = "refuse"
 	Wait   Kind = "wait"
+	// Ask is a wait too: nobody has said yet that there is no cluster.
+	Ask Kind = "ask"
 )
 
 // Decision is what a start comes to.
@@ -53,7 +82,7 @@ type Decision struct {
 	Why string
 	// Args are k3s's, of Exec.
 	Args []string
-	// URL and Address, host:port, are the join host's, of Wait.
+	// URL and Address, host:port, are the server's that is asked, of Wait and Ask.
 	URL, Address string
 }
 
@@ -111,7 +140,7 @@ func lacksJoin(f Facts, files rolefile.Files) string {
 // the one that makes a quorum, so it waits for nobody.
 func server(f Facts, why string) Decision {
 	join := f.URL != "" && f.JoinProblem == "" && f.Token
-	if join && !f.Files.WAL && f.Reached != f.URL {
+	if join && !f.Files.WAL && (f.Asked.URL != f.URL || f.Asked.Says != Answers) {
 		return Decision{Kind: Wait, URL: f.URL, Address: address(f.URL), Why: "the join host " + f.URL + " does not answer yet"} // R-A-09
 	}
 	args := begin(f)
@@ -119,6 +148,9 @@ func server(f Facts, why string) Decision {
 	case join:
 		args = append(args, "--server="+f.URL)
 	case mayFound(f):
+		if d, not := notFirst(f); not {
+			return d
+		}
 		args = append(args, "--cluster-init")
 	}
 	args = append(args, k3s.LevelFlags(f.Level)...)
@@ -129,6 +161,34 @@ func server(f Facts, why string) Decision {
 // k3s ignores it where there is a datastore.
 func mayFound(f Facts) bool {
 	return f.URL == "" && f.JoinProblem == "" && !f.Files.Former() && !f.SQLite
+}
+
+// notFirst keeps a server without a datastore from founding a cluster beside the one
+// that is there: a second server whose .env is a copy of the founder's has no URL to
+// join either. The server that its agent would join is asked. Only "nobody serves
+// here" from a host that is there lets it found; silence may be a cluster that is
+// down for the moment, and then a person has to say so. Without anybody to ask it
+// founds (R-A-12).
+func notFirst(f Facts) (Decision, bool) {
+	set := fmt.Sprintf("set %s to join it", container.EnvServerURL)
+	switch {
+	case f.Files.WAL:
+		return Decision{}, false
+	case f.AgentProblem != "":
+		return Decision{Kind: Refuse, Why: "there may be a cluster already, and nobody can be asked: " + f.AgentProblem}, true
+	case f.AgentURL == "":
+		return Decision{}, false
+	case f.Asked.URL != f.AgentURL:
+		return Decision{Kind: Ask, URL: f.AgentURL, Address: address(f.AgentURL), Why: "whether there is a cluster already is asked of " + f.AgentURL}, true
+	case f.Asked.Says == Answers:
+		return Decision{Kind: Refuse, Why: fmt.Sprintf("this host would found a cluster, and a server answers at %s (%s): %s", f.AgentURL, container.EnvAgentURL, set)}, true
+	case f.Asked.Says == Nobody || f.First:
+		return Decision{}, false
+	case f.Asked.Says == Itself:
+		return Decision{Kind: Refuse, Why: fmt.Sprintf("this host would found a cluster, and %s (%s) is its own address: name another server there; where there is a cluster, %s", container.EnvAgentURL, f.AgentURL, set)}, true
+	}
+	return Decision{Kind: Ask, URL: f.AgentURL, Address: address(f.AgentURL), Why: fmt.Sprintf(
+		"whether there is a cluster already cannot be told, %s is silent (%s): where there is one, %s; where there is none, start that host or set %s=true", f.AgentURL, f.Asked.Why, set, container.EnvFirst)}, true
 }
 
 // agent does not wait: k3s's agent asks its servers for ever by itself

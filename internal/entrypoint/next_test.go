@@ -14,9 +14,10 @@ import (
 )
 
 const (
-	id   = fleet.SwapID("20261129T120000Z-a-d")
-	boot = "boot-1"
-	b    = "https://b:6443"
+	id    = fleet.SwapID("20261129T120000Z-a-d")
+	boot  = "boot-1"
+	b     = "https://b:6443"
+	other = "https://a:6443"
 )
 
 var (
@@ -39,11 +40,25 @@ type want struct {
 // the case has its own.
 func of(role fleet.Role, f rolefile.Files, change ...func(*entrypoint.Facts)) entrypoint.Facts {
 	f.BootID = boot
-	x := entrypoint.Facts{Role: role, Files: f, URL: f.JoinURL, Token: f.Token, Reached: f.JoinURL}
+	x := entrypoint.Facts{Role: role, Files: f, URL: f.JoinURL, Token: f.Token, Asked: asked(f.JoinURL, entrypoint.Answers)}
 	for _, c := range change {
 		c(&x)
 	}
 	return x
+}
+
+func asked(url string, says entrypoint.Says) entrypoint.Asked {
+	return entrypoint.Asked{URL: url, Says: says, Why: "i/o timeout"}
+}
+
+// elsewhere is a founder's .env: nowhere to join, and a server for its agent, which says something.
+func elsewhere(url string, says entrypoint.Says, change ...func(*entrypoint.Facts)) func(*entrypoint.Facts) {
+	return func(x *entrypoint.Facts) {
+		x.AgentURL, x.Asked = other, asked(url, says)
+		for _, c := range change {
+			c(x)
+		}
+	}
 }
 
 func demoted(x *entrypoint.Facts) { x.Files.Demoted = true }
@@ -80,9 +95,21 @@ func TestNext(t *testing.T) {
 		"no URL and neither: the first server founds the cluster (R-A-12, R-A-15)": {
 			of(srv, rolefile.Files{Role: srv}), want{kind: entrypoint.Exec, args: plus(server, "--cluster-init")},
 		},
-		"no role file, a server (R-A-04, R-A-18)":            {of(srv, rolefile.Files{}), want{kind: entrypoint.Exec, args: plus(server, "--cluster-init")}},
-		"no role file, a server that joins (R-A-04, R-A-18)": {of(srv, join(rolefile.Files{})), want{kind: entrypoint.Exec, args: plus(server, "--server="+b)}},
-		"no role file, an agent (R-A-04, R-A-18)":            {of(agt, rolefile.Files{}, toB), want{kind: entrypoint.Exec, args: plus(agent, "--server="+b)}},
+		"it asks the server of its agent first":                                     {of(srv, rolefile.Files{Role: srv}, elsewhere("", "")), want{kind: entrypoint.Ask, why: "is asked of " + other}},
+		"another one was asked":                                                     {of(srv, rolefile.Files{Role: srv}, elsewhere(b, entrypoint.Nobody)), want{kind: entrypoint.Ask, why: other}},
+		"nobody serves there: it founds (R-A-12)":                                   {of(srv, rolefile.Files{Role: srv}, elsewhere(other, entrypoint.Nobody)), want{kind: entrypoint.Exec, args: plus(server, "--cluster-init")}},
+		"a cluster answers: a second server with the founder's .env founds nothing": {of(srv, rolefile.Files{Role: srv}, elsewhere(other, entrypoint.Answers)), want{kind: entrypoint.Refuse, why: "set K3S_JOIN_SERVER_URL to join it"}},
+		"not by a person's word either":                                             {of(srv, rolefile.Files{Role: srv}, elsewhere(other, entrypoint.Answers, first)), want{kind: entrypoint.Refuse, why: "a server answers"}},
+		"it does not answer: that may be a cluster that is down":                    {of(srv, rolefile.Files{Role: srv}, elsewhere(other, entrypoint.Silent)), want{kind: entrypoint.Ask, why: "i/o timeout"}},
+		"a person says that there is none":                                          {of(srv, rolefile.Files{Role: srv}, elsewhere(other, entrypoint.Silent, first)), want{kind: entrypoint.Exec, args: plus(server, "--cluster-init")}},
+		"it is its own address":                                                     {of(srv, rolefile.Files{Role: srv}, elsewhere(other, entrypoint.Itself)), want{kind: entrypoint.Refuse, why: "its own address"}},
+		"and a person says that it is the first":                                    {of(srv, rolefile.Files{Role: srv}, elsewhere(other, entrypoint.Itself, first)), want{kind: entrypoint.Exec, args: plus(server, "--cluster-init")}},
+		"where to ask cannot be told":                                               {of(srv, rolefile.Files{Role: srv}, func(x *entrypoint.Facts) { x.AgentProblem = "join URL \"a\"" }), want{kind: entrypoint.Refuse, why: "nobody can be asked"}},
+		"a founder with a datastore asks nobody":                                    {of(srv, rolefile.Files{Role: srv, WAL: true}, elsewhere("", "")), want{kind: entrypoint.Exec, args: plus(server, "--cluster-init")}},
+		"a single server on sqlite asks nobody":                                     {of(srv, rolefile.Files{}, elsewhere("", "", func(x *entrypoint.Facts) { x.SQLite = true })), want{kind: entrypoint.Exec, args: server}},
+		"no role file, a server (R-A-04, R-A-18)":                                   {of(srv, rolefile.Files{}), want{kind: entrypoint.Exec, args: plus(server, "--cluster-init")}},
+		"no role file, a server that joins (R-A-04, R-A-18)":                        {of(srv, join(rolefile.Files{})), want{kind: entrypoint.Exec, args: plus(server, "--server="+b)}},
+		"no role file, an agent (R-A-04, R-A-18)":                                   {of(agt, rolefile.Files{}, toB), want{kind: entrypoint.Exec, args: plus(agent, "--server="+b)}},
 		"no role file, a single server on sqlite (R-A-04)": {
 			of(srv, rolefile.Files{}, func(x *entrypoint.Facts) { x.SQLite = true }), want{kind: entrypoint.Exec, args: server},
 		},
@@ -98,15 +125,15 @@ func TestNext(t *testing.T) {
 		"a demoted host is promoted: the role file says agent still (18)": {of(srv, join(rolefile.Files{Role: agt, Joining: joining, Identity: member}), demoted), want{kind: entrypoint.Exec, args: plus(server, "--server="+b)}},
 		"a person lets it join (18)":                                      {of(srv, join(rolefile.Files{AllowJoin: true}), demoted, inventory(srv)), want{kind: entrypoint.Exec, args: plus(server, "--server="+b)}},
 		"it waits for the host of that URL first (R-A-09)": {
-			of(srv, join(rolefile.Files{Role: srv}), demoted, func(x *entrypoint.Facts) { x.Reached = "" }), want{kind: entrypoint.Wait, why: b},
+			of(srv, join(rolefile.Files{Role: srv}), demoted, func(x *entrypoint.Facts) { x.Asked = entrypoint.Asked{} }), want{kind: entrypoint.Wait, why: b},
 		},
 		"another host has answered: it waits for this one (R-A-09)": {
-			of(srv, join(rolefile.Files{Role: srv}), func(x *entrypoint.Facts) { x.Reached = "https://a:6443" }), want{kind: entrypoint.Wait, why: b},
+			of(srv, join(rolefile.Files{Role: srv}), func(x *entrypoint.Facts) { x.Asked = asked("https://a:6443", entrypoint.Answers) }), want{kind: entrypoint.Wait, why: b},
 		},
 		"a server with a datastore waits for nobody": {
-			of(srv, join(rolefile.Files{Role: srv, WAL: true, Identity: member}), func(x *entrypoint.Facts) { x.Reached = "" }), want{kind: entrypoint.Exec, args: plus(server, "--server="+b)},
+			of(srv, join(rolefile.Files{Role: srv, WAL: true, Identity: member}), func(x *entrypoint.Facts) { x.Asked = entrypoint.Asked{} }), want{kind: entrypoint.Exec, args: plus(server, "--server="+b)},
 		},
-		"an agent waits for nobody: k3s does":                  {of(agt, rolefile.Files{Role: agt}, toB, func(x *entrypoint.Facts) { x.Reached = "" }), want{kind: entrypoint.Exec, args: plus(agent, "--server="+b)}},
+		"an agent waits for nobody: k3s does":                  {of(agt, rolefile.Files{Role: agt}, toB, func(x *entrypoint.Facts) { x.Asked = entrypoint.Asked{} }), want{kind: entrypoint.Exec, args: plus(agent, "--server="+b)}},
 		"an agent has nowhere to join (R-228-14)":              {of(agt, rolefile.Files{Role: agt}), want{kind: entrypoint.Refuse, why: "K3S_AGENT_SERVER_URL"}},
 		"an agent's URL is no URL":                             {of(agt, rolefile.Files{Role: agt}, func(x *entrypoint.Facts) { x.JoinProblem = "join URL \"b\"" }), want{kind: entrypoint.Refuse, why: "join URL"}},
 		"a URL without a token is no empty sqlite":             {of(srv, rolefile.Files{JoinURL: b}), want{kind: entrypoint.Refuse, why: "no token"}},
@@ -157,13 +184,15 @@ func TestNext(t *testing.T) {
 	}
 }
 
+func first(x *entrypoint.Facts) { x.First = true }
+
 func inventory(role fleet.Role) func(*entrypoint.Facts) {
 	return func(x *entrypoint.Facts) { x.Inventory = role }
 }
 
 func TestTheWaitIsForTheURLsOwnPort(t *testing.T) { // R-A-09
 	for url, address := range map[string]string{"https://b:6443": "b:6443", "https://b": "b:443", "https://[fd00::1]:7443": "[fd00::1]:7443"} {
-		d := entrypoint.Next(of(fleet.RoleServer, rolefile.Files{JoinURL: url, Token: true}, func(x *entrypoint.Facts) { x.Reached = "" }))
+		d := entrypoint.Next(of(fleet.RoleServer, rolefile.Files{JoinURL: url, Token: true}, func(x *entrypoint.Facts) { x.Asked = entrypoint.Asked{} }))
 		if d.Kind != entrypoint.Wait || d.Address != address || d.URL != url {
 			t.Errorf("%s: %+v", url, d)
 		}
@@ -181,7 +210,10 @@ func TestWhateverAHostHoldsNeverBothRolesAndNoSecondCluster(t *testing.T) { // s
 			Files: f, SQLite: rapid.Bool().Draw(t, "sqlite"),
 			Inventory: rapid.SampledFrom([]fleet.Role{"", fleet.RoleServer, fleet.RoleAgent}).Draw(t, "inventory"),
 			Level:     rapid.SampledFrom([]fleet.Level{fleet.LevelFull, fleet.LevelControlPlane, fleet.LevelEtcdOnly}).Draw(t, "level"),
-			Reached:   rapid.SampledFrom([]string{"", b}).Draw(t, "reached"),
+			Asked: asked(rapid.SampledFrom([]string{"", b, other}).Draw(t, "asked"),
+				rapid.SampledFrom([]entrypoint.Says{entrypoint.Answers, entrypoint.Nobody, entrypoint.Itself, entrypoint.Silent}).Draw(t, "says")),
+			AgentURL: rapid.SampledFrom([]string{"", b, other}).Draw(t, "where the agent joins"),
+			First:    rapid.Bool().Draw(t, "first"),
 		}
 		s, a := host, host
 		s.Role, s.URL, s.Token = fleet.RoleServer, f.JoinURL, f.Token
@@ -202,6 +234,10 @@ func TestWhateverAHostHoldsNeverBothRolesAndNoSecondCluster(t *testing.T) { // s
 		found := slices.Contains(ds.Args, "--cluster-init")
 		if found && (f.Former() || s.URL != "" || s.JoinProblem != "") {
 			t.Fatalf("--cluster-init of a former member, or beside a join: %+v", host)
+		}
+		if a := host.Asked; found && !f.WAL && host.AgentURL != "" &&
+			(a.URL != host.AgentURL || a.Says == entrypoint.Answers || a.Says != entrypoint.Nobody && !host.First) {
+			t.Fatalf("a second cluster beside one that may be there: %+v", host)
 		}
 		if runs(ds) && f.Former() && !f.WAL && f.Role == "" && !f.JoiningNow() && !f.AllowJoin {
 			t.Fatalf("a former member whose role file is lost joins by itself: %+v", host)

@@ -2,6 +2,7 @@ package entrypoint
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/exadev/regrade/internal/fleet"
@@ -41,6 +42,12 @@ func Read(o Options, files *container.Files, role fleet.Role) (f Facts, notes []
 	if role != fleet.RoleServer {
 		return f, notes, nil
 	}
+	if j, err := files.Join(fleet.RoleAgent); err != nil {
+		f.AgentProblem = err.Error()
+	} else {
+		f.AgentURL = j.URL
+	}
+	f.First, _ = strconv.ParseBool(getenv(o.Environ)(container.EnvFirst))
 	if f.Level, err = files.Level(); err != nil {
 		// A level is never a vote: a file that says nothing keeps no voter down.
 		notes, f.Level = append(notes, err.Error()+"; the server starts full"), fleet.LevelFull

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -27,21 +27,37 @@ const (
 // waited; an error is a refusal or a failure, exit status 1 either way.
 func Start(ctx context.Context, o Options, role fleet.Role, log *slog.Logger) error {
 	files := container.New(o.Root, getenv(o.Environ))
-	reached, waiting := "", ""
+	var asked Asked
+	var said State
+	var logged string
 	for {
 		f, notes, err := Read(o, files, role)
 		if err != nil {
 			return err
 		}
-		f.Reached = reached
+		f.Asked = asked
 		d := Next(f)
-		if d.Kind != Wait || d.URL != waiting {
+		if d.Kind == Exec {
+			d = alone(o.Root, role, d, log)
+		}
+		if now := (State{Kind: d.Kind, Role: role, Why: d.Why}); now != said {
+			if err := say(o.Root, now); err != nil {
+				log.Warn("health will not know", obs.Err, err)
+			}
+			said = now
+		}
+		// A wait is logged once for each thing that a server says, not for each try.
+		if now := strings.Join([]string{string(d.Kind), d.URL, string(asked.Says)}, " "); now != logged {
 			for _, n := range notes {
 				log.Warn("left aside", obs.Err, n)
 			}
-			if err := say(o.Root, State{Kind: d.Kind, Role: role, Why: d.Why}); err != nil {
-				log.Warn("health will not know", obs.Err, err)
+			switch {
+			case d.Kind == Wait && !strings.HasPrefix(logged, string(Wait)+" "+d.URL+" "):
+				log.Info("waiting for the join host", obs.Server, d.URL)
+			case d.Kind == Ask:
+				log.Info("no cluster is founded yet", obs.Sentence, d.Why)
 			}
+			logged = now
 		}
 		switch d.Kind {
 		case Idle:
@@ -50,18 +66,12 @@ func Start(ctx context.Context, o Options, role fleet.Role, log *slog.Logger) er
 			return nil
 		case Refuse:
 			return fmt.Errorf("refused: %s", d.Why)
-		case Wait:
-			if d.URL != waiting {
-				waiting = d.URL
-				log.Info("waiting for the join host", obs.Server, d.URL)
+		case Wait, Ask:
+			// What was read may be old by the time of an answer: read and decide anew.
+			if asked.URL == d.URL && !sleep.For(ctx, tryPause) {
+				return nil
 			}
-			if !answers(ctx, d.Address) {
-				if !sleep.For(ctx, tryPause) {
-					return nil
-				}
-				continue
-			}
-			reached = d.URL // what was read may be old by now: read and decide anew
+			asked = ask(ctx, d.URL, d.Address)
 		case Exec:
 			return become(ctx, o, files, f, d, log)
 		}
@@ -86,14 +96,4 @@ func become(ctx context.Context, o Options, files *container.Files, f Facts, d D
 		return fmt.Errorf("execute %s: %w", program, err)
 	}
 	return nil
-}
-
-func answers(ctx context.Context, address string) bool {
-	dialer := net.Dialer{Timeout: tryTimeout}
-	c, err := dialer.DialContext(ctx, "tcp", address)
-	if err != nil {
-		return false
-	}
-	_ = c.Close()
-	return true
 }

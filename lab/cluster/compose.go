@@ -56,9 +56,10 @@ func (c *Cluster) provisionDocker(ctx context.Context, h *host.Host, spec HostSp
 func (c *Cluster) env(h *host.Host, spec HostSpec) string {
 	hosts := c.Lab.Hosts()
 	first, join := hosts[0], URL(hosts[0])
-	agent := join
+	agent, founds := join, ""
 	if h == first {
-		join, agent = "", URL(hosts[1])
+		// The others are not booted when it founds the cluster: silence is no answer.
+		join, agent, founds = "", URL(hosts[1]), "true"
 	}
 	files := "compose.yaml:lab/rights.yaml"
 	if spec.SeparateIdentity {
@@ -76,6 +77,7 @@ func (c *Cluster) env(h *host.Host, spec HostSpec) string {
 		{"K3S_AGENT_TOKEN", AgentToken},
 		{"K3S_JOIN_SERVER_URL", join},
 		{"K3S_AGENT_SERVER_URL", agent},
+		{"K3S_CLUSTER_INIT", founds},
 		{"K3S_IMAGE", k3sImage},
 		{"REGRADE_IMAGE", RegradeImage},
 		{"K3S_REGRADE_IMAGE", bothImage},

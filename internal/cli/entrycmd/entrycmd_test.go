@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -55,6 +56,16 @@ func k3s() int {
 	}
 	if err := os.Rename(dir+"/started.new", dir+"/started"); err != nil {
 		return 1
+	}
+	if os.Getenv("SPAWN") != "" {
+		// A container shim: it is given every file that is not closed on exec, and lives on.
+		child := exec.Command("/bin/sleep", "60")
+		if err := child.Start(); err != nil {
+			return 1
+		}
+		if err := os.WriteFile(dir+"/child", []byte(strconv.Itoa(child.Process.Pid)), 0o600); err != nil {
+			return 1
+		}
 	}
 	select {
 	case <-got:
@@ -285,7 +296,7 @@ func TestAnIdleContainerSaysWhyOnceNeverEndsAndAnswersSIGTERMAtOnce(t *testing.T
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBox(t)
-			b.env = []string{"K3S_AGENT_SERVER_URL=https://n2:6443"}
+			b.env = []string{"K3S_AGENT_SERVER_URL=https://n2.invalid:6443", "K3S_CLUSTER_INIT=true"}
 			c.plant(b)
 			r := b.start(c.role)
 			r.says(c.why)
@@ -413,6 +424,111 @@ func TestAJoiningServerWaitsForItsHostAndDecidesAnewThen(t *testing.T) { // R-A-
 	b.plant(fleet.FileRole, "agent\n")
 	w.says("the role file says agent")
 	w.lives()
+}
+
+// A second server has the founder's .env: nowhere to join, and a server for its agent.
+// The break check: take notFirst out, and the first start is k3s's.
+func TestASecondServerWithTheFoundersSettingsFoundsNothing(t *testing.T) { // safety rule 19, R-A-12
+	l := listen(t, "127.0.0.1:0")
+	b := newBox(t)
+	b.plant(fleet.FileRole, "server\n")
+	b.env = []string{"K3S_TOKEN=x", "K3S_AGENT_SERVER_URL=https://" + l.Addr().String()}
+	r := b.start("server")
+	if code := r.ends(); code != 1 || !strings.Contains(r.log.String(), "a server answers at https://"+l.Addr().String()) || !strings.Contains(r.log.String(), "K3S_JOIN_SERVER_URL") {
+		t.Errorf("%d %s", code, r.log)
+	}
+	_ = l.Close()
+	r = b.start("server")
+	if code := r.ends(); code != 1 || !strings.Contains(r.log.String(), "is its own address") {
+		t.Errorf("%d %s", code, r.log)
+	}
+
+	// In doubt it waits, and a person may say that there is none.
+	b.env = []string{"K3S_TOKEN=x", "K3S_AGENT_SERVER_URL=https://n2.invalid:6443"}
+	r = b.start("server")
+	r.says("cannot be told")
+	if code, text := b.health(); code != 1 || !strings.HasPrefix(text, "ask: ") || !strings.Contains(text, "K3S_CLUSTER_INIT=true") {
+		t.Errorf("health: %d %s", code, text)
+	}
+	r.lives()
+	if b.read("started") != "" {
+		t.Error("founded in doubt")
+	}
+	// Told where to join, it goes on by itself.
+	to := listen(t, "127.0.0.1:0").Addr().String()
+	b.plant(fleet.FileJoinURL, "https://"+to+"\n")
+	if got := r.k3s(); !slices.Contains(got, "--server=https://"+to) {
+		t.Errorf("%q", got)
+	}
+	if n := strings.Count(r.log.String(), "no cluster is founded yet"); n != 2 {
+		t.Errorf("said %d times:\n%s", n, r.log)
+	}
+	r.stop()
+	r.ends()
+	_ = os.Remove(filepath.Join(b.root, fleet.FileJoinURL))
+	_ = os.Remove(filepath.Join(b.root, "started"))
+	b.env = append(b.env, "K3S_CLUSTER_INIT=true")
+	if got := b.start("server").k3s(); !slices.Contains(got, "--cluster-init") || slices.Contains(got, "K3S_CLUSTER_INIT=true") {
+		t.Errorf("%q", got)
+	}
+}
+
+// Somebody writes another role beside a running voter, and starts that container. The
+// break checks: take the lock out; make it a flock, which the child would hold on to.
+func TestTwoK3sNeverRunOnOneDataVolume(t *testing.T) { // safety rule 10
+	b := newBox(t)
+	b.member()
+	b.plant(fleet.FileRole, "server\n")
+	b.env = []string{"K3S_AGENT_SERVER_URL=https://n2.invalid:6443", "SPAWN=1"}
+	voter := b.start("server")
+	voter.k3s()
+	voter.until("its child is there", func() bool { return b.read("child") != "" })
+	child, err := strconv.Atoi(b.read("child"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(child, syscall.SIGKILL) })
+	_ = os.Remove(filepath.Join(b.root, "started"))
+
+	b.plant(fleet.FileRole, "agent\n")
+	a := b.start("agent")
+	a.says("k3s server runs on this data volume")
+	if code, text := b.health(); code != 1 || !strings.HasPrefix(text, "idle: k3s server runs") {
+		t.Errorf("health: %d %s", code, text)
+	}
+	voter.lives()
+	a.lives()
+	// A second container of the same role as well; and what stopped of the two leaves the lock alone.
+	b.plant(fleet.FileRole, "server\n")
+	b.start("server").says("k3s server runs on this data volume")
+	a.stop()
+	if code := a.ends(); code != 0 || b.read("started") != "" {
+		t.Errorf("exit status %d, started: %q", code, b.read("started"))
+	}
+	b.start("server").says("k3s server runs on this data volume")
+
+	// k3s is killed, and a child of it lives on.
+	_ = voter.cmd.Process.Kill()
+	voter.ends()
+	if err := syscall.Kill(child, 0); err != nil {
+		t.Fatalf("the child is gone, so this proves nothing: %v", err)
+	}
+	b.plant(fleet.FileRole, "agent\n")
+	if got := b.start("agent").k3s(); got[1] != "agent" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestAVolumeThatCannotBeLockedKeepsNoVoterDown(t *testing.T) {
+	b := newBox(t)
+	b.member()
+	b.plant(fleet.FileRole, "server\n")
+	if err := os.Mkdir(filepath.Join(b.root, fleet.DefaultDataDir, fleet.FileLock), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r := b.start("server")
+	r.k3s()
+	r.says("the data volume is not locked")
 }
 
 func TestWhatCannotBeReadIsNamedAndKeepsNoVoterDown(t *testing.T) {

@@ -19,6 +19,9 @@ const (
 	EnvTokenFile      = "K3S_TOKEN_FILE"
 	EnvAgentToken     = "K3S_AGENT_TOKEN"
 	EnvAgentTokenFile = "K3S_AGENT_TOKEN_FILE"
+	// EnvFirst is k3s's own, and not passed on: here it is a person's word for the
+	// one start in which a silent server leaves in doubt whether there is a cluster.
+	EnvFirst = "K3S_CLUSTER_INIT"
 )
 
 // Files are the files and variables of one host. k3s's data folder is always
