@@ -69,9 +69,11 @@ type Daemon struct {
 	beatAt    time.Time
 	beaten    hostapi.Beat
 
-	judgedAt   time.Time
-	preflight  *status.Preflight
-	faltering  time.Time
+	judgedAt  time.Time
+	preflight *status.Preflight
+	faltering time.Time
+	// aloneSince is since when no API server has answered; zero while one does.
+	aloneSince time.Time
 	handedOver fleet.SwapID
 	handOverAt time.Time
 

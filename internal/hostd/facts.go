@@ -54,6 +54,10 @@ type Facts struct {
 	// Standbys are a voter's dials of the last period.
 	Standbys []status.Dial `json:"standbys,omitempty"`
 
+	// AloneSince is since when no API server has answered, by the clock of Now; zero
+	// when one has.
+	AloneSince time.Time `json:"alone_since,omitzero"`
+
 	// Command is the step a person or an installer asked for, nil in the daemon.
 	Command *Command `json:"command,omitempty"`
 
@@ -75,13 +79,17 @@ type Command struct {
 
 // Policy is what host.yaml sets.
 type Policy struct {
-	Keys             fleet.Keys        `json:"-"`
-	Period           time.Duration     `json:"period"`
-	OperationTimeout time.Duration     `json:"operation_timeout"`
-	HandOver         time.Duration     `json:"hand_over"`
-	SnapshotTimeout  time.Duration     `json:"snapshot_timeout"`
-	KeepSnapshots    int               `json:"keep_snapshots"`
-	JoinURLs         map[string]string `json:"join_urls,omitempty"`
+	Keys             fleet.Keys    `json:"-"`
+	Period           time.Duration `json:"period"`
+	OperationTimeout time.Duration `json:"operation_timeout"`
+	// JoinAlone is for how long a server without a datastore goes on asking for its
+	// member while no API server answers its daemon. It is below the time after which
+	// the controller ends a swap without this host (swap.Policy.FinishTimeout).
+	JoinAlone       time.Duration     `json:"join_alone"`
+	HandOver        time.Duration     `json:"hand_over"`
+	SnapshotTimeout time.Duration     `json:"snapshot_timeout"`
+	KeepSnapshots   int               `json:"keep_snapshots"`
+	JoinURLs        map[string]string `json:"join_urls,omitempty"`
 }
 
 // DefaultPolicy are the bounds of design §3 and §4.1.
@@ -90,6 +98,7 @@ func DefaultPolicy() Policy {
 		Keys:             fleet.DefaultKeys(),
 		Period:           15 * time.Second,
 		OperationTimeout: 300 * time.Second,
+		JoinAlone:        60 * time.Second,
 		HandOver:         10 * time.Second,
 		SnapshotTimeout:  120 * time.Second,
 		KeepSnapshots:    3,

@@ -22,7 +22,7 @@ func Next(f Facts) Decision {
 	}
 	o := f.order()
 	var waits Decision
-	rules := []func(Facts, order) Decision{finish, ordered, orphaned, boot, snapshot, adopt, identify, prune, peerPort}
+	rules := []func(Facts, order) Decision{finish, ordered, alone, orphaned, boot, snapshot, adopt, identify, prune, peerPort}
 	if f.Command != nil {
 		// Upkeep is the daemon's; a command holds no port of its own.
 		rules = []func(Facts, order) Decision{finish, ordered, snapshot, demoteLocal}

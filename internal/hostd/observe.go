@@ -51,9 +51,13 @@ func (d *Daemon) look(ctx context.Context) (Facts, error) {
 	d.s.API.Avoid(host.Files.Leaving != "" || host.Level == fleet.LevelEtcdOnly)
 	if v, err := d.s.API.Read(ctx); err != nil {
 		f.ViewProblem = err.Error()
+		if d.aloneSince.IsZero() {
+			d.aloneSince = f.Now
+		}
 	} else {
-		f.View = &v
+		f.View, d.aloneSince = &v, time.Time{}
 	}
+	f.AloneSince = d.aloneSince
 	if host.Server.Process {
 		f.Etcd = d.s.Etcd.Local(ctx)
 	}
@@ -93,7 +97,8 @@ func (d *Daemon) ask(ctx context.Context, f *Facts) {
 	// What was a member, or may be taken for one in the lists.
 	member := files.WAL || files.Leaving != "" || files.Role == fleet.RoleServer && files.Identity.MemberID != 0 ||
 		f.Journal.Step == fleet.StepRollback && f.Journal.Phase == fleet.PhaseRunning
-	if !member || f.Etcd.Answers && (f.Etcd.Learner || f.Etcd.View.Linearizable) || files.Tombstone {
+	learns := f.Etcd.Learner && !f.blind()
+	if !member || f.Etcd.Answers && (learns || f.Etcd.View.Linearizable) || files.Tombstone {
 		return
 	}
 	if !d.due(&d.askedAt, f.Now, Swapping) && !f.blind() {

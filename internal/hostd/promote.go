@@ -141,6 +141,22 @@ func confirmJoin(f Facts, o order) (Decision, bool) {
 	return Decision{}, true
 }
 
+// alone ends a server that asks for its member while no API server has told this host
+// for long whether the swap goes on. Its network may come back after the swap's end,
+// and k3s asks before this daemon does (safety rule 18). It has no datastore yet, so no
+// vote stops with it; promote starts it again when the swap goes on.
+func alone(f Facts, _ order) Decision {
+	h := f.Host
+	if f.View != nil || f.Command != nil || f.Journal.Local || h.Files.WAL || h.Files.AllowJoin || h.Files.Joining.Swap == "" {
+		return Decision{}
+	}
+	if f.AloneSince.IsZero() || f.Now.Sub(f.AloneSince) < f.Policy.JoinAlone {
+		return Decision{}
+	}
+	d, _ := stopped(h.Server, fleet.RoleServer)
+	return d
+}
+
 // joinStage says how far the join is, in words.
 func joinStage(f Facts) string {
 	switch {

@@ -57,6 +57,7 @@ type rig struct {
 	stuck    bool             // leadership does not move
 	moves    int              // how often it was asked to
 	neverWAL bool
+	learns   bool          // a learner is not promoted yet
 	slow     time.Duration // the own etcd answers after this long
 	pre      []status.Problem
 
@@ -151,6 +152,9 @@ func (r *rig) k3s(f *platform.Facts) {
 		return
 	}
 	if i := r.index(r.ownID); i >= 0 && r.members[i].Learner {
+		if r.learns {
+			return
+		}
 		r.members[i].Learner = false
 		return
 	}

@@ -153,6 +153,45 @@ func TestAJoinThatHasLostTheLeaseIsStoppedAndGoesOnWithIt(t *testing.T) { // R-D
 	r.until("promoted", r.settled(fleet.StepPromote, fleet.PhaseDone))
 }
 
+// A server that asks for its member goes on doing so for ever, and its network may come
+// back after the end of its swap: k3s then joins before its daemon has heard of it.
+func TestAJoinOfWhichNobodyTellsIsStopped(t *testing.T) { // safety rule 18
+	for name, ended := range map[string]bool{"and goes on with its swap": false, "and is taken back with it": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, "d")
+			r.neverWAL = true
+			r.order(fleet.StepPromote)
+			r.until("joining", func() bool { return r.host.Facts().Server.Process })
+			r.apiDown = true
+			since := r.now
+			for r.now.Sub(since) < 50*time.Second {
+				r.pass()
+				if !r.host.Facts().Server.Process {
+					t.Fatalf("stopped after %s without an API server", r.now.Sub(since))
+				}
+			}
+			r.until("stopped", func() bool { return r.host.Facts().Server.Gone() })
+			if d := r.now.Sub(since); d > hostd.DefaultPolicy().JoinAlone+30*time.Second {
+				t.Errorf("stopped after %s only", d)
+			}
+			for range 20 {
+				r.pass()
+				if r.host.Facts().Server.Process {
+					t.Fatal("the join goes on while nobody can say whether its swap does")
+				}
+			}
+			r.apiDown, r.neverWAL = false, false
+			if ended {
+				r.self.Annotations, r.lease = map[string]string{}, lease.Lease{}
+				r.until("an agent again", r.settled(fleet.StepRollback, fleet.PhaseDone))
+				return
+			}
+			r.hold()
+			r.until("promoted", r.settled(fleet.StepPromote, fleet.PhaseDone))
+		})
+	}
+}
+
 // The break check: take the clause of a running member out of adopt, and the
 // reboot starts an agent on a voter.
 func TestAServerLetInByAllowJoinStaysOneAfterAReboot(t *testing.T) { // safety rule 18

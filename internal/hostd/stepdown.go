@@ -171,27 +171,34 @@ func (f Facts) votes() bool {
 		slices.ContainsFunc(f.Answer.Members, func(m status.Member) bool { return f.own(m) && !m.Learner })
 }
 
+// mayVote says whether the own member votes or may at any moment: k3s promotes a
+// learner without asking anybody, one whose server has just ended as well
+// (k3s-facts §4.1).
+func (f Facts) mayVote() bool {
+	return f.votes() || f.Host.Files.WAL && f.Host.Server.Process && f.Etcd.Learner && f.listed()
+}
+
 // blind says whether the server is to be stopped or restarted and its own etcd does
-// not say whether it votes.
+// not say whether it votes, nor whether it is about to.
 func (f Facts) blind() bool {
 	j := f.Journal
 	return j.Phase == fleet.PhaseRunning && (j.Step == fleet.StepRollback || j.Step == fleet.StepStepUp) &&
-		f.Host.Files.WAL && f.Host.Server.Process && runs(f.Host.Server) && !f.Etcd.Voter() && !f.Etcd.Learner
+		f.Host.Files.WAL && f.Host.Server.Process && runs(f.Host.Server) && !f.Etcd.Voter()
 }
 
-// stopDue says whether the server, which votes, is to be stopped, or restarted
-// into another level.
+// stopDue says whether the server, which votes or may in a moment, is to be stopped,
+// or restarted into another level.
 func (f Facts) stopDue() bool {
-	if f.Journal.Phase != fleet.PhaseRunning || !f.votes() {
+	if f.Journal.Phase != fleet.PhaseRunning {
 		return false
 	}
 	switch f.Journal.Step {
 	case fleet.StepStepDown:
-		return !f.runsAt(fleet.LevelEtcdOnly)
+		return f.votes() && !f.runsAt(fleet.LevelEtcdOnly)
 	case fleet.StepStepUp:
-		return !f.runsAt(fleet.LevelFull)
+		return f.votes() && !f.runsAt(fleet.LevelFull)
 	case fleet.StepRollback:
-		return runs(f.Host.Server)
+		return f.mayVote() && runs(f.Host.Server)
 	}
 	return false
 }

@@ -171,6 +171,29 @@ func TestNoRollbackThatWouldTakeTheQuorum(t *testing.T) {
 	r.until("its server has ended", func() bool { return r.journal().Stopped })
 }
 
+// Safety rule 2: k3s makes a voter of a learner at any moment, one whose server has
+// just ended as well. With a voter down, that voter and this one would be two of four.
+func TestNoRollbackOfALearnerThatWouldTakeTheQuorum(t *testing.T) {
+	r := newRig(t, "d")
+	r.learns = true
+	r.order(fleet.StepPromote)
+	r.until("it is a learner", func() bool { return r.ownID != 0 && r.host.Facts().Files.Role == fleet.RoleServer })
+	r.silent = []fleet.MemberID{idA}
+	r.order(fleet.StepRollback)
+	r.until("it waits for the others", func() bool { return r.report().Code == "NoQuorumWithoutMe" })
+	for range 5 {
+		r.pass()
+	}
+	if f := r.host.Facts(); !f.Server.Process || f.Server.Job != platform.JobNone {
+		t.Errorf("the server of a learner was stopped while a is silent: %+v", f.Server)
+	}
+	if m := r.report().Message; !strings.Contains(m, "a-00000001") {
+		t.Errorf("the wait does not name who is silent: %q", m)
+	}
+	r.silent = nil
+	r.until("its server has ended", func() bool { return r.journal().Stopped })
+}
+
 // Safety rule 7: a step-up that settled as failed would keep its swap from ever
 // ending, and the outgoing voter at etcd alone.
 func TestAStepUpIsNeverGivenUp(t *testing.T) {

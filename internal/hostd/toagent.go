@@ -65,7 +65,8 @@ func rollback(f Facts, o order) Decision {
 		return begin(f, o)
 	}
 	if f.stopDue() {
-		// A newcomer that votes may by now be what makes the quorum.
+		// A newcomer that votes, or is made a voter in the next moment, may be what
+		// makes the quorum.
 		if d, ok := spared(f); !ok {
 			return d
 		}

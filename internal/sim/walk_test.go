@@ -104,7 +104,7 @@ func walkPolicy() (swap.Policy, hostd.Policy, Config) {
 	p.RunnerWait, p.DrainTimeout, p.SnapshotTimeout, p.FinishTimeout = 4*beat, 4*beat, 4*beat, 8*beat
 	p.Cooldown, p.AbandonBackoff = 2*beat, 2*beat
 	h := hostd.DefaultPolicy()
-	h.Period, h.OperationTimeout, h.SnapshotTimeout, h.HandOver = beat, p.OperationTimeout, p.SnapshotTimeout, 2*beat
+	h.Period, h.OperationTimeout, h.SnapshotTimeout, h.HandOver, h.JoinAlone = beat, p.OperationTimeout, p.SnapshotTimeout, 2*beat, 3*beat
 	c := DefaultConfig()
 	c.Tick, c.PromotionTick, c.LearnerStall, c.Restart, c.Election = beat, 2*beat, p.LearnerStall, beat, beat
 	c.GoneAfter, c.Serve, c.Kubelet, c.Evict = 4*beat, beat, beat, beat
