@@ -71,7 +71,7 @@ type Decision struct {
 // Node that is Ready and unmarked has no verdict.
 func Decide(o Observation, p Policy) Decision {
 	d := Decision{Nodes: len(o.Nodes)}
-	exempt := leased(&o, p)
+	exempt := leased(&o)
 	crowd := crowd(&o, p, exempt)
 	for i := range o.Nodes {
 		n := &o.Nodes[i]
@@ -165,12 +165,12 @@ func (p Policy) exempt(n *Node) (reasons []status.Reason) {
 	return reasons
 }
 
-// leased are the nodes that the Lease exempts (R-B-02..04). A Lease that has expired
-// by the API's Date and was seen to be renewed within the threshold is held: the Date
-// has jumped, not the holder fallen silent (safety rules 21 and 22).
-func leased(o *Observation, p Policy) map[string]bool {
+// leased are the nodes that the Lease exempts (R-B-02..04): while it is held by the
+// API's Date, and until it was seen to stand still for its whole duration. A Date that
+// jumps ends no Lease, and a level's is not renewed in its step (safety rules 21, 22).
+func leased(o *Observation) map[string]bool {
 	names := o.Lease.Exempt(o.Now)
-	if o.Lease.At(o.Now) == lease.Expired && o.LeaseUnchanged < p.After {
+	if o.Lease.At(o.Now) == lease.Expired && o.LeaseUnchanged <= o.Lease.Duration {
 		names = o.Lease.Exempt(o.Lease.RenewTime)
 	}
 	exempt := make(map[string]bool, len(names))
@@ -190,21 +190,25 @@ func underLease(n *Node, o *Observation, leased map[string]bool) []status.Reason
 	return nil
 }
 
-// crowd says why nobody is tainted for now: so many Nodes have fallen silent together
-// that what is broken is more likely between them and the API than each of them.
-// Those that are left alone anyway, or out of service already, do not count.
+// crowd says why nobody is tainted for now: so many Nodes have fallen silent that what
+// is broken is more likely between them and the API than each of them. Those that are
+// out of service already count, so that in the end no more are than may be; those that
+// are left alone anyway do not. One Node may always be.
 func crowd(o *Observation, p Policy, leased map[string]bool) string {
-	silent := 0
+	silent, out := 0, 0
 	for i := range o.Nodes {
 		n := &o.Nodes[i]
-		if anyones, _ := n.outOfService(); n.Ready == ReadyUnknown && !anyones && !leased[n.Name] && len(p.exempt(n)) == 0 {
+		if anyones, _ := n.outOfService(); anyones {
+			out++
+		} else if n.Ready == ReadyUnknown && !leased[n.Name] && len(p.exempt(n)) == 0 {
 			silent++
 		}
 	}
-	if silent < 2 || silent*100 <= p.MaxPercent*len(o.Nodes) {
+	most := max(1, p.MaxPercent*len(o.Nodes)/100)
+	if silent+out <= most {
 		return ""
 	}
-	return fmt.Sprintf("%d of %d nodes are silent at once, more than %d %%: a common cause is likely", silent, len(o.Nodes), p.MaxPercent)
+	return fmt.Sprintf("%d of %d nodes are silent and %d out of service, together %d may be (%d %%): a common cause is likely", silent, len(o.Nodes), out, most, p.MaxPercent)
 }
 
 // tainted adds our taint and mark (design §3). The mark is the API's Date.

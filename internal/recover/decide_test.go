@@ -45,7 +45,7 @@ func voter(name string, change ...func(*Node)) Node {
 }
 
 func silent(d time.Duration) func(*Node) {
-	return func(n *Node) { n.Ready, n.Silent, n.Since = ReadyUnknown, d, now.Add(-d) }
+	return func(n *Node) { n.Ready, n.Silent, n.Gone, n.Since = ReadyUnknown, d, d, now.Add(-d) }
 }
 
 func labelled(key, value string) func(*Node)  { return func(n *Node) { n.Labels[key] = value } }
@@ -63,7 +63,7 @@ func out(ago time.Duration) func(*Node) {
 	}
 }
 
-func back(n *Node) { n.Ready, n.Silent = ReadyTrue, 0 }
+func back(n *Node) { n.Ready, n.Silent, n.Gone = ReadyTrue, 0, 0 }
 
 func held(holder, nodes string, renewed time.Duration) lease.Lease {
 	return lease.Lease{Exists: true, Holder: holder, RenewTime: now.Add(-renewed), Duration: 900 * time.Second, Annotations: map[string]string{fleet.LeaseSwapNodes: nodes}}
@@ -132,7 +132,13 @@ var cases = map[string]tt{
 		[]Node{worker("n1"), worker("n2", silent(time.Hour))}, leaseOf(held(fleet.LeaseHolder, "n2", time.Hour), time.Hour), "n2 taint SilentLong",
 	},
 	"a Lease that expired by a jump of the Date is held (safety rule 22)": {
-		[]Node{worker("n1"), worker("n2", silent(time.Hour))}, leaseOf(held(fleet.LeaseHolder, "n2", time.Hour), 5*time.Second), "n2 - LeaseHeld",
+		[]Node{worker("n1"), worker("n2", silent(time.Hour))}, leaseOf(held(fleet.LeaseHolder, "n2", time.Hour), 15*time.Minute), "n2 - LeaseHeld",
+	},
+	"R-B-04: the holder of a level's Lease is left alone for its whole duration, whatever the Date says": {
+		[]Node{worker("n1"), worker("n2", silent(time.Hour))}, leaseOf(held("n2", "", 300*time.Hour), 899*time.Second), "n2 - LeaseHeld",
+	},
+	"a Lease that the Date holds is held, however long it stood still": {
+		[]Node{worker("n1"), worker("n2", silent(time.Hour))}, leaseOf(held("n2", "", -time.Hour), time.Hour), "n2 - LeaseHeld",
 	},
 	"a Lease that nobody can date is held": {
 		[]Node{worker("n1"), worker("n2", silent(time.Hour))}, leaseOf(lease.Lease{Exists: true, Holder: "n2"}, time.Hour), "n2 - LeaseHeld",
@@ -173,9 +179,17 @@ var cases = map[string]tt{
 	"nodes that are silent for other reasons are no part of a crowd": {
 		[]Node{voter("n1", silent(time.Hour), labelled(keys.Level(), "etcd-only")), worker("n2", silent(time.Hour)), worker("n3")}, nil, "n1 - AtALevel\nn2 taint SilentLong",
 	},
-	"nodes that went one after the other are no crowd": {
-		[]Node{worker("n1", out(time.Hour)), worker("n2", out(time.Hour)), worker("n3", silent(time.Hour)), worker("n4"), worker("n5")}, nil, "n1 - OutOfService\nn2 - OutOfService\nn3 taint SilentLong",
+	"nodes that went one after the other count: no more than may are out of service in the end": {
+		[]Node{worker("n1", out(time.Hour)), worker("n2", out(time.Hour)), worker("n3", silent(time.Hour)), worker("n4"), worker("n5")}, nil, "n1 - OutOfService\nn2 - OutOfService\nn3 - ManySilent",
 	},
+	"the last one that may be": {
+		[]Node{worker("n1", out(time.Hour)), worker("n2", out(time.Hour)), worker("n3", silent(time.Hour)), worker("n4"), worker("n5"), worker("n6")}, nil, "n1 - OutOfService\nn2 - OutOfService\nn3 taint SilentLong",
+	},
+	"one that a person took out of service counts, Ready or not": {
+		[]Node{worker("n1", taint(fleet.TaintOutOfService, "by-hand", "NoExecute")), worker("n2", silent(time.Hour)), worker("n3")}, nil, "n2 - ManySilent",
+	},
+	"one alone may be whatever the percent": {[]Node{worker("n1"), worker("n2", silent(time.Hour))}, func(_ *Observation, p *Policy) { p.MaxPercent = 1 }, "n2 taint SilentLong"},
+	"a second one may not":                  {[]Node{worker("n1", out(time.Hour)), worker("n2", silent(time.Hour)), worker("n3")}, func(_ *Observation, p *Policy) { p.MaxPercent = 1 }, "n1 - OutOfService\nn2 - ManySilent"},
 
 	"a voter that two other hosts find unreachable is tainted":     {voters(), witnesses(witness("n1", "n2 .", "n3 xxx"), witness("n2", "n1 .", "n3 xxx")), "n3 taint SilentLong"},
 	"a standby is a witness, too":                                  {voters(), witnesses(witness("n1", "n3 xxx"), witness("n4", "n3 xxx")), "n3 taint SilentLong"},
@@ -215,7 +229,7 @@ var cases = map[string]tt{
 		[]Node{voter("n1"), voter("n2"), voter("n3", silent(time.Hour), sign(SignDaemon, 0)), worker("n4")}, func(_ *Observation, p *Policy) { p.Evidence = false }, "n3 - DaemonBeats",
 	},
 	"signs that could not be read hold everything but what is cleared": {
-		[]Node{worker("n1"), worker("n2", silent(time.Hour)), worker("n3", out(time.Hour), back)}, func(o *Observation, _ *Policy) { o.SignsProblem = "503" }, "n2 - SignsNotRead\nn3 clear ReadyAgain",
+		[]Node{worker("n1"), worker("n4"), worker("n2", silent(time.Hour)), worker("n3", out(time.Hour), back)}, func(o *Observation, _ *Policy) { o.SignsProblem = "503" }, "n2 - SignsNotRead\nn3 clear ReadyAgain",
 	},
 	"a worker is measured by nobody": {[]Node{worker("n1"), worker("n2", silent(time.Hour))}, func(o *Observation, _ *Policy) { o.WitnessProblem = "503" }, "n2 taint SilentLong"},
 	"a server whose condition denies its vote is measured by nobody": {
@@ -234,29 +248,38 @@ var cases = map[string]tt{
 	"one whose silence began later than its mark is not": {
 		[]Node{worker("n1"), worker("n2", out(48*time.Hour), func(n *Node) { n.Since = now.Add(-time.Hour) })}, pruning, "n2 - OutOfService",
 	},
-	"R-X-06: a server's Node is never deleted, by its label etcd":        {[]Node{worker("n1"), worker("n2", out(48*time.Hour), labelled(fleet.LabelEtcd, "false"))}, pruning, "n2 - OutOfService ServerLabel"},
-	"R-X-06: nor by its label control-plane":                             {[]Node{worker("n1"), worker("n2", out(48*time.Hour), labelled(fleet.LabelControlPlane, ""))}, pruning, "n2 - OutOfService ServerLabel"},
-	"R-X-06: nor by its label master":                                    {[]Node{worker("n1"), worker("n2", out(48*time.Hour), labelled(fleet.LabelMaster, fleet.True))}, pruning, "n2 - OutOfService ServerLabel"},
-	"nor by the role it shall have":                                      {[]Node{worker("n1"), worker("n2", out(48*time.Hour), labelled(keys.DesiredRole(), "server"))}, pruning, "n2 - OutOfService ServerLabel"},
-	"one that shall be an agent is deleted":                              {[]Node{worker("n1"), worker("n2", out(48*time.Hour), labelled(keys.DesiredRole(), "agent"))}, pruning, "n2 prune GoneLong"},
-	"nor by its condition":                                               {[]Node{worker("n1"), worker("n2", out(48*time.Hour), func(n *Node) { n.EtcdIsVoter = "True" })}, pruning, "n2 - OutOfService ServerLabel"},
-	"one with an annotation of etcd is not":                              {[]Node{worker("n1"), worker("n2", out(48*time.Hour), annotated(fleet.AnnotationEtcdRemovedName, "x"))}, pruning, "n2 - OutOfService EtcdAnnotation"},
-	"one with an annotation of etcd that nobody knows yet is not":        {[]Node{worker("n1"), worker("n2", out(48*time.Hour), annotated("etcd.k3s.cattle.io/new", "x"))}, pruning, "n2 - OutOfService EtcdAnnotation"},
-	"one of a swap is not":                                               {[]Node{worker("n1"), worker("n2", out(48*time.Hour), annotated(keys.Step(), "promote"))}, pruning, "n2 - OutOfService SwapNode"},
-	"one whose clean-up is owed is not":                                  {[]Node{worker("n1"), worker("n2", out(48*time.Hour), annotated(keys.Cordoned(), "x"))}, pruning, "n2 - OutOfService CleanUpOwed"},
-	"one at a level is not":                                              {[]Node{worker("n1"), worker("n2", out(48*time.Hour), labelled(keys.Level(), "full"))}, pruning, "n2 - OutOfService AtALevel"},
-	"one that the Lease names is not":                                    {[]Node{worker("n1"), worker("n2", out(48*time.Hour))}, both(pruning, leaseOf(held("n2", "", 0), 0)), "n2 - OutOfService LeaseHeld"},
-	"none is while the Lease is not known":                               {[]Node{worker("n1"), worker("n2", out(48*time.Hour))}, both(pruning, func(o *Observation, _ *Policy) { o.LeaseProblem = "503" }), "n2 - OutOfService LeaseNotRead"},
-	"one on which something still goes on is not":                        {[]Node{worker("n1"), worker("n2", out(48*time.Hour), sign(SignDaemon, time.Minute))}, pruning, "n2 - OutOfService DaemonBeats"},
-	"one that says itself that it is not Ready is not":                   {[]Node{worker("n1"), worker("n2", out(48*time.Hour), func(n *Node) { n.Ready = ReadyFalse })}, pruning, "n2 - KubeletSpeaks"},
-	"one with somebody else's taint is not":                              {[]Node{worker("n1"), worker("n2", silent(48*time.Hour), taint(fleet.TaintOutOfService, "by-hand", "NoExecute"))}, pruning, "n2 - ForeignTaint"},
-	"one whose mark cannot be read is not":                               {[]Node{worker("n1"), worker("n2", out(48*time.Hour), annotated(mark, "yesterday"))}, pruning, "n2 - OutOfService BadMark"},
+	"R-X-06: a server's Node is never deleted, by its label etcd": {[]Node{worker("n1"), worker("n2", out(48*time.Hour), labelled(fleet.LabelEtcd, "false"))}, pruning, "n2 - OutOfService ServerLabel"},
+	"R-X-06: nor by its label control-plane":                      {[]Node{worker("n1"), worker("n2", out(48*time.Hour), labelled(fleet.LabelControlPlane, ""))}, pruning, "n2 - OutOfService ServerLabel"},
+	"R-X-06: nor by its label master":                             {[]Node{worker("n1"), worker("n2", out(48*time.Hour), labelled(fleet.LabelMaster, fleet.True))}, pruning, "n2 - OutOfService ServerLabel"},
+	"nor by the role it shall have":                               {[]Node{worker("n1"), worker("n2", out(48*time.Hour), labelled(keys.DesiredRole(), "server"))}, pruning, "n2 - OutOfService ServerLabel"},
+	"one that shall be an agent is deleted":                       {[]Node{worker("n1"), worker("n2", out(48*time.Hour), labelled(keys.DesiredRole(), "agent"))}, pruning, "n2 prune GoneLong"},
+	"nor by its condition":                                        {[]Node{worker("n1"), worker("n2", out(48*time.Hour), func(n *Node) { n.EtcdIsVoter = "True" })}, pruning, "n2 - OutOfService ServerLabel"},
+	"one with an annotation of etcd is not":                       {[]Node{worker("n1"), worker("n2", out(48*time.Hour), annotated(fleet.AnnotationEtcdRemovedName, "x"))}, pruning, "n2 - OutOfService EtcdAnnotation"},
+	"one with an annotation of etcd that nobody knows yet is not": {[]Node{worker("n1"), worker("n2", out(48*time.Hour), annotated("etcd.k3s.cattle.io/new", "x"))}, pruning, "n2 - OutOfService EtcdAnnotation"},
+	"one of a swap is not":                                        {[]Node{worker("n1"), worker("n2", out(48*time.Hour), annotated(keys.Step(), "promote"))}, pruning, "n2 - OutOfService SwapNode"},
+	"one whose clean-up is owed is not":                           {[]Node{worker("n1"), worker("n2", out(48*time.Hour), annotated(keys.Cordoned(), "x"))}, pruning, "n2 - OutOfService CleanUpOwed"},
+	"one at a level is not":                                       {[]Node{worker("n1"), worker("n2", out(48*time.Hour), labelled(keys.Level(), "full"))}, pruning, "n2 - OutOfService AtALevel"},
+	"one that the Lease names is not":                             {[]Node{worker("n1"), worker("n2", out(48*time.Hour))}, both(pruning, leaseOf(held("n2", "", 0), 0)), "n2 - OutOfService LeaseHeld"},
+	"none is while the Lease is not known":                        {[]Node{worker("n1"), worker("n2", out(48*time.Hour))}, both(pruning, func(o *Observation, _ *Policy) { o.LeaseProblem = "503" }), "n2 - OutOfService LeaseNotRead"},
+	"one on which something still goes on is not":                 {[]Node{worker("n1"), worker("n2", out(48*time.Hour), sign(SignDaemon, time.Minute))}, pruning, "n2 - OutOfService DaemonBeats"},
+	"one that says itself that it is not Ready is not":            {[]Node{worker("n1"), worker("n2", out(48*time.Hour), func(n *Node) { n.Ready = ReadyFalse })}, pruning, "n2 - KubeletSpeaks"},
+	"one with somebody else's taint is not":                       {[]Node{worker("n1"), worker("n2", silent(48*time.Hour), taint(fleet.TaintOutOfService, "by-hand", "NoExecute"))}, pruning, "n2 - ForeignTaint"},
+	"one whose mark cannot be read is not":                        {[]Node{worker("n1"), worker("n2", out(48*time.Hour), annotated(mark, "yesterday"))}, pruning, "n2 - OutOfService BadMark"},
+	"one that this process has not seen gone for so long is not, whatever the Date says": {
+		[]Node{worker("n1"), worker("n2", out(480*time.Hour), func(n *Node) { n.Silent, n.Gone = 24*time.Hour-time.Second, 24*time.Hour-time.Second })}, pruning, "n2 - OutOfService",
+	},
+	"one that it has, pauses left out, is": {
+		[]Node{worker("n1"), worker("n2", out(480*time.Hour), func(n *Node) { n.Silent, n.Gone = time.Hour, 24*time.Hour })}, pruning, "n2 prune GoneLong",
+	},
+	"one whose mark is of a Date that was ahead is not": {
+		[]Node{worker("n1"), worker("n2", out(48*time.Hour), annotated(mark, FormatMark(now.Add(time.Hour))))}, pruning, "n2 - OutOfService",
+	},
 	"one that this process has not seen silent for the threshold is not": {[]Node{worker("n1"), worker("n2", out(48*time.Hour), func(n *Node) { n.Silent = 119 * time.Second })}, pruning, "n2 - OutOfService"},
 	"a Date that jumped says nothing, the own clock does (rule 22)": {
-		[]Node{worker("n1"), worker("n2", out(48*time.Hour), func(n *Node) { n.Silent = time.Hour })}, both(pruning, func(o *Observation, _ *Policy) { o.DateJumped = true }), "n2 - OutOfService",
+		[]Node{worker("n1"), worker("n2", out(48*time.Hour), func(n *Node) { n.Gone = time.Hour })}, both(pruning, func(o *Observation, _ *Policy) { o.DateJumped = true }), "n2 - OutOfService",
 	},
 	"and goes on alone": {
-		[]Node{worker("n1"), worker("n2", out(time.Minute), func(n *Node) { n.Silent = 25 * time.Hour })}, both(pruning, func(o *Observation, _ *Policy) { o.DateJumped = true }), "n2 prune GoneLong",
+		[]Node{worker("n1"), worker("n2", out(time.Minute), func(n *Node) { n.Gone = 25 * time.Hour })}, both(pruning, func(o *Observation, _ *Policy) { o.DateJumped = true }), "n2 prune GoneLong",
 	},
 }
 

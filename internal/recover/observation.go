@@ -41,6 +41,9 @@ type Node struct {
 	// Silent is for how long Ready was seen to be Unknown without a change, by the
 	// monotonic clock of who looked (safety rule 22). Zero for any other Node.
 	Silent time.Duration `json:"silent,omitempty"`
+	// Gone is for how long it was seen to be, pauses between looks left out: the silence
+	// is one as long as the condition's time stays the same.
+	Gone time.Duration `json:"gone,omitempty"`
 	// Signs are what else was seen of the host, of each kind at most one. Empty for a
 	// Node of which nothing hangs on them.
 	Signs []Sign `json:"signs,omitempty"`
@@ -95,9 +98,10 @@ type Policy struct {
 	// Evidence: a host that probes measure, where there are probes, must be found
 	// unreachable by those of two other hosts.
 	Evidence bool `json:"evidence"`
-	// MaxPercent of the Nodes may fall silent together.
+	// MaxPercent of the Nodes may be silent and out of service together; one always may.
 	MaxPercent int `json:"max_percent"`
-	// Prune is how long a Node stays tainted before it is deleted; zero for ever.
+	// Prune is how long a Node stays tainted before it is deleted, by what one process has
+	// seen; zero for ever.
 	Prune time.Duration `json:"prune,omitempty"`
 }
 

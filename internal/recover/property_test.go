@@ -23,8 +23,9 @@ func drawNode(t *rapid.T, name string) Node {
 	}
 	n.Ready = rapid.SampledFrom([]Ready{ReadyTrue, ReadyFalse, ReadyUnknown, ReadyUnknown, ReadyUnknown, ReadyAbsent, "odd"}).Draw(t, "ready")
 	n.Silent = time.Duration(rapid.IntRange(0, 400).Draw(t, "silent")) * time.Hour / 4
+	n.Gone = n.Silent + time.Duration(rapid.IntRange(0, 3).Draw(t, "gone"))*24*time.Hour
 	if n.Ready != ReadyUnknown {
-		n.Silent = 0
+		n.Silent, n.Gone = 0, 0
 	}
 	n.Since = now.Add(-time.Duration(rapid.IntRange(-10, 1000).Draw(t, "since")) * time.Hour / 4)
 	n.Deleting = rapid.IntRange(0, 9).Draw(t, "deleting") == 0
@@ -63,7 +64,7 @@ func draw(t *rapid.T) (Observation, Policy) {
 	}
 	if rapid.Bool().Draw(t, "lease") {
 		o.Lease = held(rapid.SampledFrom([]string{"", fleet.LeaseHolder, "n1"}).Draw(t, "holder"), rapid.SampledFrom([]string{"", "n0,n2"}).Draw(t, "named"), time.Duration(rapid.IntRange(-1, 30).Draw(t, "renewed"))*time.Minute)
-		o.LeaseUnchanged = time.Duration(rapid.IntRange(0, 600).Draw(t, "unchanged")) * time.Second
+		o.LeaseUnchanged = time.Duration(rapid.IntRange(0, 1800).Draw(t, "unchanged")) * time.Second
 	}
 	if rapid.IntRange(0, 9).Draw(t, "unread") == 0 {
 		o.LeaseProblem = "503"
@@ -98,6 +99,20 @@ func TestWhateverIsObservedNobodyElseIsTainted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o, p := draw(t)
 		d := Decide(o, p)
+		out, more := 0, 0
+		for i := range o.Nodes {
+			if slices.ContainsFunc(o.Nodes[i].Taints, func(x Taint) bool { return x.Key == fleet.TaintOutOfService }) {
+				out++
+			}
+		}
+		for i := range d.Verdicts {
+			if d.Verdicts[i].Action == ActTaint {
+				more++
+			}
+		}
+		if more > 0 && out+more > max(1, p.MaxPercent*len(o.Nodes)/100) {
+			t.Fatalf("%d of %d nodes are out of service, and %d more are tainted", out, len(o.Nodes), more)
+		}
 		verdicts := map[string]*Verdict{}
 		for i := range d.Verdicts {
 			v := &d.Verdicts[i]
@@ -122,7 +137,7 @@ func TestWhateverIsObservedNobodyElseIsTainted(t *testing.T) {
 			_, recorded := n.Annotations[keys.Record()]
 			_, foreign := n.Annotations["other.example/role-swap"]
 			_, level := n.Labels[keys.Level()]
-			named := o.Lease.At(now) == lease.Held && slices.Contains(o.Lease.Exempt(now), n.Name)
+			named := (o.Lease.At(now) == lease.Held || o.LeaseUnchanged <= o.Lease.Duration) && slices.Contains(o.Lease.Exempt(o.Lease.RenewTime), n.Name)
 			switch v.Action {
 			case ActTaint:
 				switch {
@@ -189,7 +204,7 @@ func TestWhateverIsObservedNobodyElseIsTainted(t *testing.T) {
 			case ActPrune:
 				_, etcd := n.Labels[fleet.LabelEtcd]
 				_, member := n.Annotations["etcd.k3s.cattle.io/node-name"]
-				if p.Prune == 0 || etcd || member || swapping || recorded || foreign || level || named || n.Name == p.Self || n.Ready != ReadyUnknown || n.EtcdIsVoter == "True" || !v.OutOfService || n.Silent < p.After {
+				if p.Prune == 0 || etcd || member || swapping || recorded || foreign || level || named || n.Name == p.Self || n.Ready != ReadyUnknown || n.EtcdIsVoter == "True" || !v.OutOfService || n.Silent < p.After || n.Gone < p.Prune || o.SignsProblem != "" {
 					t.Fatalf("%+v was deleted", n)
 				}
 			}

@@ -51,22 +51,27 @@ func prune(v *Verdict, n *Node, o *Observation, p Policy, leased map[string]bool
 	v.Write = &Write{Node: n.Name, UID: n.UID, Version: n.Version, Delete: true}
 }
 
-// goneFor is how long a Node has been out of service. The mark was written in the
-// API's Date, which is what it is compared with; a Date that has jumped says nothing,
-// and the own clock goes on alone (safety rule 22). The condition's own time is of
-// another clock: it only ever makes the answer shorter.
+// goneFor is how long a Node has been out of service: no longer than this process has
+// seen it silent, by its own clock and without the pauses, and no longer than the mark
+// and the condition say. These were written by other clocks, and a process that has just
+// begun cannot tell whether the API's Date has jumped: alone they would have a Node
+// deleted within the threshold (safety rule 22). A Date that was seen to jump says
+// nothing at all.
 func goneFor(n *Node, o *Observation, p Policy) (time.Duration, error) {
 	at, err := ParseMark(n.Annotations[p.Annotation])
 	if err != nil {
 		return 0, err
 	}
-	if o.DateJumped || n.Silent < p.After {
-		return n.Silent, nil
+	if n.Silent < p.After {
+		return 0, nil // the API was away: whoever lives has its time to say so
+	}
+	if o.DateJumped {
+		return n.Gone, nil
 	}
 	if n.Since.After(at) {
 		at = n.Since
 	}
-	return o.Now.Sub(at), nil
+	return min(n.Gone, o.Now.Sub(at)), nil
 }
 
 func hours(d time.Duration) string { return d.Truncate(time.Minute).String() }

@@ -172,7 +172,7 @@ func (r *Recovery) look(ctx context.Context) (recover.Observation, error) {
 	} else {
 		o.Lease, o.LeaseUnchanged = l.Lease, r.still.see(l.Lease, now)
 		if r.s.ByDate {
-			o.LeaseUnchanged = r.s.Policy.After
+			o.LeaseUnchanged = max(o.LeaseUnchanged, o.Now.Sub(l.RenewTime))
 		}
 	}
 	var beats []observe.Heartbeat
@@ -202,6 +202,7 @@ func byDate(nodes []recover.Node, date time.Time) {
 	for i := range nodes {
 		if n := &nodes[i]; n.Ready == recover.ReadyUnknown {
 			n.Silent = max(0, date.Sub(n.Since))
+			n.Gone = n.Silent
 		}
 	}
 }

@@ -370,21 +370,46 @@ func TestALeaseIsNotOverByAClockThatJumps(t *testing.T) {
 	})
 }
 
-// R-B-06, R-X-08: when nobody renews it any more it is over.
-func TestAHolderThatIsGoneFreesTheNodes(t *testing.T) {
+// A level's Lease is not renewed in its step: whatever the Date says meanwhile, its
+// holder is left alone until it was seen to stand still for its whole duration.
+func TestTheHolderOfALevelsLeaseIsLeftAloneThoughTheDateJumps(t *testing.T) {
 	a := newAPI(well("n1"), well("n2"), well("n3"))
 	run(t, a, recovery.Settings{Policy: policy(), Poll: poll}, func() {
+		a.lease = lease.Lease{Exists: true, Holder: "n3", Duration: 900 * time.Second, RenewTime: time.Now()}
 		a.falls("n3")
-		a.lease = lease.Lease{Exists: true, Holder: fleet.LeaseHolder, Duration: 900 * time.Second, RenewTime: time.Now(), Annotations: map[string]string{fleet.LeaseSwapNodes: "n3"}}
-		a.wait(880 * time.Second)
+		a.wait(time.Minute)
+		a.off = 5 * time.Hour
+		a.wait(839 * time.Second)
 		if a.tainted("n3") {
-			t.Error("tainted while the Lease is held")
+			t.Fatal("tainted in its step")
 		}
-		a.wait(3 * poll)
+		a.wait(4 * poll)
 		if !a.tainted("n3") {
 			t.Error("not tainted after it")
 		}
 	})
+}
+
+// R-B-06, R-X-08: when nobody renews it any more it is over, its whole duration after
+// the first look at it (safety rule 21).
+func TestAHolderThatIsGoneFreesTheNodes(t *testing.T) {
+	for name, renewed := range map[string]time.Duration{"just now": 0, "an hour ago": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			a := newAPI(well("n1"), well("n2"), well("n3"))
+			run(t, a, recovery.Settings{Policy: policy(), Poll: poll}, func() {
+				a.falls("n3")
+				a.lease = lease.Lease{Exists: true, Holder: fleet.LeaseHolder, Duration: 900 * time.Second, RenewTime: time.Now().Add(-renewed), Annotations: map[string]string{fleet.LeaseSwapNodes: "n3"}}
+				a.wait(895 * time.Second)
+				if a.tainted("n3") {
+					t.Error("tainted while the Lease is held")
+				}
+				a.wait(3 * poll)
+				if !a.tainted("n3") {
+					t.Error("not tainted after it")
+				}
+			})
+		})
+	}
 }
 
 // Safety rule 24: who could not look for a while has seen nothing.
@@ -796,6 +821,30 @@ func TestADateThatJumpsPrunesNobody(t *testing.T) {
 			t.Fatal("deleted by a clock")
 		}
 		a.wait(20 * time.Minute)
+		if a.nodes["n4"] != nil {
+			t.Error("not deleted by the own clock either")
+		}
+	})
+}
+
+// A process that has just begun has seen nobody gone for long, and cannot know that the
+// Date is ten days ahead: it deletes nothing before it has seen so for itself.
+func TestANewProcessPrunesNobodyByTheDate(t *testing.T) {
+	a := newAPI(well("n1"), well("n2"), well("n4"))
+	a.nodes["n4"].Ready, a.nodes["n4"].Since = recover.ReadyUnknown, time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	a.nodes["n4"].Taints = []recover.Taint{{Key: fleet.TaintOutOfService, Value: fleet.TaintOutOfServiceValue, Effect: fleet.EffectNoExecute}}
+	a.nodes["n4"].Annotations[fleet.AnnotationOutOfService] = "2026-11-20T12:00:00Z"
+	run(t, a, recovery.Settings{Policy: policy(func(p *recover.Policy) { p.Prune = 2 * time.Hour }), Poll: poll}, func() {
+		a.off = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC).Sub(time.Now())
+		a.wait(time.Hour)
+		a.fail["nodes"] = errors.New("nobody answers") // a pause, which does not count
+		a.wait(90 * time.Minute)
+		delete(a.fail, "nodes")
+		a.wait(59 * time.Minute)
+		if a.nodes["n4"] == nil {
+			t.Fatal("deleted before this process has seen it gone for two hours")
+		}
+		a.wait(3 * time.Minute)
 		if a.nodes["n4"] != nil {
 			t.Error("not deleted by the own clock either")
 		}

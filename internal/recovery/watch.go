@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"maps"
 	"time"
 
 	"github.com/exadev/regrade/internal/lease"
@@ -19,30 +20,34 @@ type watch struct {
 type spell struct {
 	uid   string
 	since time.Time // of the condition
-	first time.Time // of the own clock
+	first time.Time // of the own clock, since the last pause
+	gone  time.Duration
 }
 
 // see takes in one look and notes in each Node for how long it is silent. After a
-// pause longer than gap nothing that was seen before counts: nobody knows what came in
-// between (safety rule 24).
+// pause longer than gap a silence begins anew: nobody knows what came in between (safety
+// rule 24). How long a Node is gone goes on, without the pause.
 func (w *watch) see(nodes []recover.Node, now time.Time, gap time.Duration) {
-	if w.spells == nil || now.Sub(w.last) > gap {
-		w.spells = map[string]spell{}
-	}
+	passed, paused := now.Sub(w.last), w.spells == nil || now.Sub(w.last) > gap
 	w.last = now
 	silent := make(map[string]spell, len(w.spells))
 	for i := range nodes {
 		n := &nodes[i]
-		n.Silent = 0
+		n.Silent, n.Gone = 0, 0
 		if n.Ready != recover.ReadyUnknown {
 			continue
 		}
 		s, ok := w.spells[n.Name]
-		if !ok || s.uid != n.UID || !s.since.Equal(n.Since) {
+		switch {
+		case !ok || s.uid != n.UID || !s.since.Equal(n.Since):
 			s = spell{uid: n.UID, since: n.Since, first: now}
+		case paused:
+			s.first = now
+		default:
+			s.gone += passed
 		}
 		silent[n.Name] = s
-		n.Silent = now.Sub(s.first)
+		n.Silent, n.Gone = now.Sub(s.first), s.gone
 	}
 	w.spells = silent
 }
@@ -55,7 +60,9 @@ type still struct {
 }
 
 func (s *still) see(l lease.Lease, now time.Time) time.Duration {
-	if !s.seen || s.lease.Exists != l.Exists || s.lease.Holder != l.Holder || !s.lease.RenewTime.Equal(l.RenewTime) {
+	same := s.lease.Exists == l.Exists && s.lease.Holder == l.Holder && s.lease.RenewTime.Equal(l.RenewTime) &&
+		s.lease.AcquireTime.Equal(l.AcquireTime) && s.lease.Duration == l.Duration && maps.Equal(s.lease.Annotations, l.Annotations)
+	if !s.seen || !same {
 		*s = still{seen: true, lease: l, since: now}
 	}
 	return now.Sub(s.since)

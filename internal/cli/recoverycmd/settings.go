@@ -57,10 +57,10 @@ func (s *Settings) Flags(fs *pflag.FlagSet, prefix string) {
 		fs.Lookup(n).NoOptDefVal = fleet.True
 	})
 	add("max-percent", "NODE_RECOVERY_MAX_PERCENT", func(n string) {
-		fs.Var(env.Int{Value: &s.percent, Min: 1, Max: 100}, n, "percent of the nodes that may fall silent together; with more a common cause is likely and nothing is tainted")
+		fs.Var(env.Int{Value: &s.percent, Min: 1, Max: 100}, n, "percent of the nodes that may be silent and out of service together, one always may; with more a common cause is likely and nothing is tainted")
 	})
 	add("prune-hours", "NODE_RECOVERY_PRUNE_HOURS", func(n string) {
-		fs.Var(env.Int{Value: &s.prune, Max: maxPrune}, n, "hours after which the Node of an agent that stays out of service is deleted; 0 for never")
+		fs.Var(env.Int{Value: &s.prune, Max: maxPrune}, n, "hours after which the Node of an agent that one process sees out of service is deleted; 0 for never")
 	})
 	add("dry-run", "NODE_RECOVERY_DRY_RUN", func(n string) {
 		fs.Var(env.Bool{Value: &s.DryRun}, n, "say what would be done and write nothing")
