@@ -1,7 +1,9 @@
 package supervisor
 
 import (
+	"bytes"
 	"crypto/tls"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httputil"
@@ -89,10 +91,31 @@ func (p *Passthrough) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !p.open.Load():
 		http.Error(w, "apiserver not ready", http.StatusServiceUnavailable)
 	default:
+		if err := hold(w, r); err != nil {
+			http.Error(w, "request body: "+err.Error(), http.StatusBadRequest)
+			return
+		}
 		if _, _, ok := CertificateUser(r); ok {
 			p.asUser.ServeHTTP(w, r)
 			return
 		}
 		p.asIs.ServeHTTP(w, r)
 	}
+}
+
+// bodyMost is above what the apiserver takes in a request.
+const bodyMost = 8 << 20
+
+// hold reads the whole body of a request before it is sent on. k3s hands requests to its apiserver in its own process; here
+// a proxy is between, and one that still reads the body when the answer comes, as a refusal does, loses the answer's end.
+func hold(w http.ResponseWriter, r *http.Request) error {
+	if r.Body == nil || r.Body == http.NoBody || r.Header.Get("Upgrade") != "" {
+		return nil
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bodyMost))
+	if err != nil {
+		return err
+	}
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return nil
 }

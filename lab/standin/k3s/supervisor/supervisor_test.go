@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/exadev/regrade/lab/standin/k3s/nodepassword"
 )
@@ -166,5 +167,45 @@ func TestPassthroughCarriesCertificateUsersAndDropsClaimedOnes(t *testing.T) {
 	p.ServeHTTP(httptest.NewRecorder(), r)
 	if got.Get("X-Remote-User") != "system:node:n1" || got.Get("X-Remote-Group") != "system:nodes" {
 		t.Errorf("headers %v", got)
+	}
+}
+
+// A refusal comes before the body was read: the apiserver judges the right first. The break check: send requests on without
+// reading their body, and one of fifteen answers never ends.
+func TestARefusalReachesTheClientWhole(t *testing.T) {
+	server := func(h http.Handler) (*httptest.Server, *x509.CertPool) {
+		s := httptest.NewUnstartedServer(h)
+		s.EnableHTTP2 = true
+		s.StartTLS()
+		t.Cleanup(s.Close)
+		roots := x509.NewCertPool()
+		roots.AddCert(s.Certificate())
+		return s, roots
+	}
+	backend, roots := server(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, strings.Repeat("forbidden ", 30), http.StatusForbidden)
+	}))
+	target, err := url.Parse(backend.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := NewPassthrough(target, &tls.Config{RootCAs: roots}, tls.Certificate{}, slog.New(slog.DiscardHandler))
+	p.Open()
+	front, _ := server(p)
+	for range 200 {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		r, err := http.NewRequestWithContext(ctx, http.MethodPatch, front.URL, strings.NewReader(`{"metadata":{"annotations":{"a":"b"}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := front.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(res.Body); err != nil || res.StatusCode != http.StatusForbidden || res.ProtoMajor != 2 {
+			t.Fatalf("%s %s: %v", res.Proto, res.Status, err)
+		}
+		_ = res.Body.Close()
+		cancel()
 	}
 }
