@@ -534,6 +534,76 @@ func TestTheOutboxIsBounded(t *testing.T) {
 	}
 }
 
+// When too many wait those go first that nobody has to do anything about, and who is
+// told again is told that some are missing.
+func TestWhatIsOverMakesRoomFirst(t *testing.T) {
+	two := alert.Rules{After: rules.After, Receivers: []string{"webhook"}}
+	var s alert.State
+	at := start
+	look := func(change func(*heartbeat.Document)) {
+		d := healthy(at)
+		lost("n1", start.Add(-time.Hour))(d)
+		if change != nil {
+			change(d)
+		}
+		s = alert.Step(s, alert.Sight{Document: d, Elapsed: time.Minute}, two)
+		at = at.Add(time.Minute)
+	}
+	for range 200 {
+		look(lost("n2", start.Add(-time.Hour)))
+		look(nil)
+	}
+	m, ok := alert.Next(s, "webhook")
+	if !ok || m.Subject != "n1" || len(s.Outbox) > alert.MaxOutbox || s.Lost == 0 || s.Lost+uint64(len(s.Outbox)) != s.Count {
+		t.Errorf("first %s, %d wait, %d lost of %d", m.Subject, len(s.Outbox), s.Lost, s.Count)
+	}
+	open := map[string]bool{}
+	noted := false
+	for _, l := range s.Outbox {
+		began := l.Message.Event == alert.Began
+		if began == open[l.Message.Subject] {
+			t.Errorf("%s comes out of turn", l.Message.ID)
+		}
+		open[l.Message.Subject] = began
+		noted = noted || strings.HasPrefix(l.Message.Sentence, "(Too many messages waited: ")
+	}
+	if !noted {
+		t.Error("nobody is told that messages were dropped")
+	}
+	// One of them was told the alert already: it is told the recovery too.
+	s = alert.State{}
+	two.Receivers = []string{"webhook", "ntfy"}
+	for i := range 200 {
+		look(lost(fmt.Sprintf("m%d", i), start.Add(-time.Hour)))
+		if m, ok := alert.Next(s, "ntfy"); ok {
+			s = alert.Delivered(s, m.ID, "ntfy")
+		}
+	}
+	if raw, err := json.Marshal(s.Outbox); err != nil || len(raw) > alert.MaxWaiting {
+		t.Errorf("%d bytes wait, %v", len(raw), err)
+	}
+}
+
+// However long the sentences, a state is small enough to be kept and read.
+func TestTheStateIsSmallWhateverWaits(t *testing.T) {
+	var s alert.State
+	at := start
+	for i := range 300 {
+		d := healthy(at)
+		d.RoleSwap = &status.Swap{ID: fleet.SwapID(strings.Repeat("<", 900) + fmt.Sprint(i)), Out: "n1", In: "n4", Step: "drain-out", StepSince: start.AddDate(0, 0, -1), Deadline: start.AddDate(0, 0, -1)}
+		d.RoleSwap.Reasons = []status.Reason{{Sentence: strings.Repeat("<", 100_000)}}
+		s = alert.Step(s, alert.Sight{Document: d, Elapsed: time.Minute}, rules)
+		at = at.Add(time.Minute)
+	}
+	raw, err := json.Marshal(s)
+	if err != nil || len(raw) > alert.MaxState/2 || s.Lost+uint64(len(s.Outbox)) != s.Count {
+		t.Errorf("%d bytes, %d lost and %d wait of %d, %v", len(raw), s.Lost, len(s.Outbox), s.Count, err)
+	}
+	if _, err := alert.ParseState(raw); err != nil {
+		t.Error(err)
+	}
+}
+
 // What others wrote reaches no header and no second line.
 func TestAMessageIsPlainText(t *testing.T) {
 	d := healthy(start.Add(time.Hour))

@@ -87,6 +87,7 @@ func (w *weigher) add(c Condition, excused bool) {
 	if unknown {
 		c.Since = w.d.At
 	}
+	c.Subject, c.Sentence = clean(c.Subject), clean(c.Sentence)
 	if !excused && (unknown && w.once || w.d.At.Sub(c.Since) > w.after) {
 		w.j.Due = append(w.j.Due, c)
 		return

@@ -13,6 +13,8 @@ import (
 // not reached its receivers yet. It is small, and written whole.
 type State struct {
 	Protocol int `json:"protocol"`
+	// By is the process that wrote it.
+	By string `json:"by,omitempty"`
 	// Last is the greatest time in a document; Still is for how long, in seconds, no
 	// newer one has been seen, while somebody looked.
 	Last  time.Time `json:"last,omitzero"`
@@ -29,8 +31,12 @@ type State struct {
 	Noticed []Condition `json:"noticed,omitempty"`
 	// Outbox is what is to be delivered, the oldest first.
 	Outbox []Letter `json:"outbox,omitempty"`
-	// Lost counts messages that were dropped because too many waited.
+	// Lost counts messages that a receiver was never told: dropped because too many
+	// waited, or given up.
 	Lost uint64 `json:"lost,omitempty"`
+	// Tries counts looks in which something waited. Each makes the state another one,
+	// so that a second process sees that the first one is sending.
+	Tries uint64 `json:"tries,omitempty"`
 }
 
 // Letter is a message and the receivers that have not taken it.
@@ -39,11 +45,13 @@ type Letter struct {
 	To      []string `json:"to"`
 }
 
-// MaxState is the size above which a state is refused unread; MaxOutbox is how many
-// messages wait at most, some for each hour of months.
+// MaxState is the size above which a state is refused unread. MaxOutbox is how many
+// messages wait at most, some for each hour of months, and MaxWaiting how many bytes
+// they may have together: a ConfigMap takes a mebibyte.
 const (
-	MaxState  = 1 << 20
-	MaxOutbox = 256
+	MaxState   = 1 << 20
+	MaxOutbox  = 256
+	MaxWaiting = 256 << 10
 )
 
 // ParseState reads a state. One that cannot be read is an error: to begin with an
@@ -200,10 +208,47 @@ func (s *State) post(m Message, r Rules) {
 		return
 	}
 	s.Outbox = append(s.Outbox, Letter{Message: m, To: slices.Clone(r.Receivers)})
-	if over := len(s.Outbox) - MaxOutbox; over > 0 {
-		s.Outbox = slices.Delete(s.Outbox, 0, over)
-		s.Lost += uint64(over)
+	lost := s.Lost
+	for len(s.Outbox) > MaxOutbox || waiting(s.Outbox) > MaxWaiting {
+		s.drop()
 	}
+	// Who is told nothing of it would take what comes for all there was.
+	if last := len(s.Outbox) - 1; s.Lost > lost && last >= 0 && s.Outbox[last].Message.ID == m.ID {
+		s.Outbox[last].Message.Sentence = clean(fmt.Sprintf("(Too many messages waited: %d so far were dropped before this one.) %s", s.Lost, m.Sentence))
+	}
+}
+
+// drop makes room: an alert and its recovery go together, for nobody has to do anything
+// about what is over; where there is no such pair, the oldest.
+func (s *State) drop() {
+	for i, began := range s.Outbox {
+		if began.Message.Event != Began {
+			continue
+		}
+		for j := i + 1; j < len(s.Outbox); j++ {
+			o := s.Outbox[j]
+			if o.Message.Kind != began.Message.Kind || o.Message.Subject != began.Message.Subject {
+				continue
+			}
+			if slices.Equal(o.To, began.To) { // else one of them has been told the one, and not the other
+				s.Outbox = slices.Delete(slices.Delete(s.Outbox, j, j+1), i, i+1)
+				s.Lost += 2
+				return
+			}
+			break
+		}
+	}
+	s.Outbox = slices.Delete(s.Outbox, 0, 1)
+	s.Lost++
+}
+
+// waiting is how many bytes letters have.
+func waiting(letters []Letter) int {
+	raw, err := json.Marshal(letters)
+	if err != nil {
+		return MaxWaiting + 1
+	}
+	return len(raw)
 }
 
 // noticed is since when a condition without a time of its own is there.
@@ -241,6 +286,13 @@ func Delivered(s State, id, receiver string) State {
 	return s
 }
 
+// GaveUp notes that a message is no longer sent to a receiver, which was not told.
+func GaveUp(s State, id, receiver string) State {
+	s = Delivered(s, id, receiver)
+	s.Lost++
+	return s
+}
+
 // Only leaves out receivers that are no more.
 func Only(s State, receivers []string) State {
 	s = s.clone()
@@ -251,10 +303,10 @@ func Only(s State, receivers []string) State {
 	return s
 }
 
-// Next is the oldest message that a receiver has not taken.
-func Next(s State, receiver string) (Message, bool) {
+// Next is the oldest message that a receiver has not taken, but for some.
+func Next(s State, receiver string, but ...string) (Message, bool) {
 	for _, l := range s.Outbox {
-		if slices.Contains(l.To, receiver) {
+		if slices.Contains(l.To, receiver) && !slices.Contains(but, l.Message.ID) {
 			return l.Message, true
 		}
 	}
@@ -279,6 +331,7 @@ func Worth(now, written State, after time.Duration) bool {
 		return true
 	}
 	now.Still, now.Last, now.Back, now.Alone = written.Still, written.Last, written.Back, written.Alone
+	now.By = written.By
 	a, errA := json.Marshal(now)
 	b, errB := json.Marshal(written)
 	return errA != nil || errB != nil || string(a) != string(b)

@@ -253,7 +253,7 @@ func TestReceiversAreSentWhatTheyTake(t *testing.T) {
 	}
 }
 
-// Which answers are final: those that say that the message is wrong.
+// Which answers say that the message may be what is wrong.
 func TestWhatAnAnswerMeansForAMessage(t *testing.T) {
 	for code, final := range map[int]bool{400: true, 413: true, 422: true, 415: true, 401: false, 403: false, 404: false, 408: false, 429: false, 500: false, 502: false, 302: false} {
 		s := serve(t, says(code))
@@ -408,18 +408,42 @@ func TestADocumentIsReadFromFileAndPage(t *testing.T) {
 }
 
 func TestAStateFileIsItsOwnersOnly(t *testing.T) {
-	f := StateFile{Path: filepath.Join(t.TempDir(), "a", "state.json")}
-	if raw, err := f.Load(t.Context()); raw != nil || err != nil {
+	f := &StateFile{Path: filepath.Join(t.TempDir(), "a", "state.json")}
+	if raw, _, err := f.Load(t.Context()); raw != nil || err != nil {
 		t.Errorf("%q, %v", raw, err)
 	}
-	if err := f.Save(t.Context(), []byte(`{"protocol":1}`)); err != nil {
+	if _, err := f.Save(t.Context(), []byte(`{"protocol":1}`), ""); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(f.Path)
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
-	if raw, err := f.Load(t.Context()); string(raw) != `{"protocol":1}` || err != nil {
+	if raw, version, err := f.Load(t.Context()); string(raw) != `{"protocol":1}` || version != "" || err != nil {
+		t.Errorf("%q, %q, %v", raw, version, err)
+	}
+}
+
+// A second process on one state would tell everything twice. A check only looks.
+func TestAStateFileIsOfOneProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.json")
+	first, second := &StateFile{Path: path}, &StateFile{Path: path}
+	if _, _, err := first.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Save(t.Context(), []byte("{}"), ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := second.Load(t.Context()); !errors.Is(err, alert.ErrTaken) || !strings.Contains(err.Error(), "state.json.lock") {
+		t.Errorf("a second process may keep it: %v", err)
+	}
+	if raw, _, err := (&StateFile{Path: path, Glance: true}).Load(t.Context()); string(raw) != "{}" || err != nil {
+		t.Errorf("a check: %q, %v", raw, err)
+	}
+	if err := first.lock.Unlock(); err != nil { // its process has ended
+		t.Fatal(err)
+	}
+	if raw, _, err := second.Load(t.Context()); string(raw) != "{}" || err != nil {
 		t.Errorf("%q, %v", raw, err)
 	}
 }

@@ -76,8 +76,9 @@ func (s Slack) Send(ctx context.Context, m alert.Message) error {
 	return s.Web.post(ctx, "slack", s.URL, "", body, map[string]string{"Content-Type": "application/json"})
 }
 
-// post delivers a message. An answer that says the message is wrong is final; that a
-// credential, an address or the moment is wrong is not, a person can put it right.
+// post delivers a message. Of an answer that says that the request is what is wrong
+// nobody can tell whether the message is, or the address: it is marked, and the message
+// stays. That a credential or the moment is wrong a person or time puts right.
 func (w *Web) post(ctx context.Context, name string, u *url.URL, token obs.Secret, body []byte, header map[string]string) error {
 	_, err := w.do(ctx, request{method: http.MethodPost, url: u, token: token, body: body, header: header})
 	switch status(err) {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/exadev/regrade/internal/alert"
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/heartbeat"
 )
@@ -111,25 +112,36 @@ func (h *HealthAPI) RoleStatus(ctx context.Context) (string, error) {
 
 // ConfigMap is the data of one, nil when there is none.
 func (h *HealthAPI) ConfigMap(ctx context.Context, name string) (map[string]string, error) {
+	data, _, err := h.versioned(ctx, name)
+	return data, err
+}
+
+// versioned is the data of a ConfigMap and its resourceVersion.
+func (h *HealthAPI) versioned(ctx context.Context, name string) (data map[string]string, version string, err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	var cm corev1.ConfigMap
-	err := h.c.Get(ctx, client.ObjectKey{Namespace: h.namespace, Name: name}, &cm)
+	err = h.c.Get(ctx, client.ObjectKey{Namespace: h.namespace, Name: name}, &cm)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, nil
+		return nil, "", nil
 	case err != nil:
-		return nil, fmt.Errorf("get ConfigMap %s/%s: %w", h.namespace, name, h.did(err))
+		return nil, "", fmt.Errorf("get ConfigMap %s/%s: %w", h.namespace, name, h.did(err))
 	}
-	return cm.Data, nil
+	return cm.Data, cm.ResourceVersion, nil
 }
 
 // patch sets keys of a ConfigMap, which must be there: these roles may not create one,
-// for a right to create cannot be given by name.
-func (h *HealthAPI) patch(ctx context.Context, name string, data map[string]string) error {
-	raw, err := json.Marshal(map[string]any{"data": data})
+// for a right to create cannot be given by name. over is the resourceVersion that it must
+// have, empty for any; the result is the one it has then.
+func (h *HealthAPI) patch(ctx context.Context, name string, data map[string]string, over string) (version string, err error) {
+	patch := map[string]any{"data": data}
+	if over != "" {
+		patch["metadata"] = map[string]string{"resourceVersion": over}
+	}
+	raw, err := json.Marshal(patch)
 	if err != nil {
-		return fmt.Errorf("ConfigMap %s: %w", name, err)
+		return "", fmt.Errorf("ConfigMap %s: %w", name, err)
 	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -137,13 +149,13 @@ func (h *HealthAPI) patch(ctx context.Context, name string, data map[string]stri
 	err = h.c.Patch(ctx, cm, client.RawPatch(types.MergePatchType, raw))
 	switch {
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("there is no ConfigMap %s/%s: regrade manifests makes it", h.namespace, name)
+		return "", fmt.Errorf("there is no ConfigMap %s/%s: regrade manifests makes it", h.namespace, name)
 	case apierrors.IsRequestEntityTooLargeError(err), apierrors.IsInvalid(err):
-		return fmt.Errorf("patch ConfigMap %s/%s: %w (%w)", h.namespace, name, err, heartbeat.ErrTooLarge)
+		return "", fmt.Errorf("patch ConfigMap %s/%s: %w (%w)", h.namespace, name, err, heartbeat.ErrTooLarge)
 	case err != nil:
-		return fmt.Errorf("patch ConfigMap %s/%s: %w", h.namespace, name, h.did(err))
+		return "", fmt.Errorf("patch ConfigMap %s/%s: %w", h.namespace, name, h.did(err))
 	}
-	return nil
+	return cm.ResourceVersion, nil
 }
 
 // HealthMap publishes into the ConfigMap fleet-health, and is where an alert process
@@ -159,7 +171,8 @@ func (m HealthMap) Publish(ctx context.Context, files heartbeat.Files) error {
 	for name, content := range files {
 		data[name] = string(content)
 	}
-	return m.API.patch(ctx, fleet.ConfigMapHealth, data)
+	_, err := m.API.patch(ctx, fleet.ConfigMapHealth, data, "")
+	return err
 }
 
 // Read is a file as it is published, nil when it is not.
@@ -186,18 +199,22 @@ func (s HealthSource) Read(ctx context.Context) ([]byte, time.Time, error) {
 // AlertState keeps the state of the alert process in the ConfigMap fleet-alert.
 type AlertState struct{ API *HealthAPI }
 
-// Load is what is kept, nil when nothing is.
-func (s AlertState) Load(ctx context.Context) ([]byte, error) {
-	data, err := s.API.ConfigMap(ctx, fleet.ConfigMapAlert)
+// Load is what is kept, nil when nothing is, and its resourceVersion.
+func (s AlertState) Load(ctx context.Context) (raw []byte, version string, err error) {
+	data, version, err := s.API.versioned(ctx, fleet.ConfigMapAlert)
 	if v, ok := data[fleet.KeyAlertState]; ok {
-		return []byte(v), nil
+		raw = []byte(v)
 	}
-	return nil, err
+	return raw, version, err
 }
 
-// Save writes it.
-func (s AlertState) Save(ctx context.Context, raw []byte) error {
-	return s.API.patch(ctx, fleet.ConfigMapAlert, map[string]string{fleet.KeyAlertState: string(raw)})
+// Save writes it over a resourceVersion.
+func (s AlertState) Save(ctx context.Context, raw []byte, over string) (version string, err error) {
+	version, err = s.API.patch(ctx, fleet.ConfigMapAlert, map[string]string{fleet.KeyAlertState: string(raw)}, over)
+	if apierrors.IsConflict(err) {
+		return "", fmt.Errorf("%w: %w", alert.ErrTaken, err)
+	}
+	return version, err
 }
 
 // Labels and kinds of Actions Runner Controller (fleet-components §3).

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/exadev/regrade/internal/alert"
 	"github.com/exadev/regrade/internal/alert/watch"
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/heartbeat"
@@ -114,13 +115,22 @@ func TestAMapThatIsTooLargeSaysSo(t *testing.T) {
 
 func TestTheAlertsStateIsOneKey(t *testing.T) {
 	s := AlertState{healthAPI(t, interceptor.Funcs{}, cm(fleet.ConfigMapAlert))}
-	if raw, err := s.Load(t.Context()); raw != nil || err != nil {
-		t.Errorf("%q, %v", raw, err)
+	raw, version, err := s.Load(t.Context())
+	if raw != nil || version == "" || err != nil {
+		t.Errorf("%q, %q, %v", raw, version, err)
 	}
-	if err := s.Save(t.Context(), []byte("{}")); err != nil {
-		t.Fatal(err)
+	next, err := s.Save(t.Context(), []byte("{}"), version)
+	if err != nil || next == version {
+		t.Fatal(next, err)
 	}
-	if raw, err := s.Load(t.Context()); string(raw) != "{}" || err != nil {
+	if raw, now, err := s.Load(t.Context()); string(raw) != "{}" || now != next || err != nil {
+		t.Errorf("%q, %q, %v", raw, now, err)
+	}
+	// A second process that read it before the first one wrote.
+	if _, err := s.Save(t.Context(), []byte("[]"), version); !errors.Is(err, alert.ErrTaken) {
+		t.Errorf("written over another's: %v", err)
+	}
+	if raw, _, err := s.Load(t.Context()); string(raw) != "{}" || err != nil {
 		t.Errorf("%q, %v", raw, err)
 	}
 }

@@ -104,7 +104,7 @@ var (
 
 	descTold    = alertDescribed.desc(alertPrefix+"active", "1 for each condition that was told and is not over.", "kind", "subject")
 	descWaiting = alertDescribed.desc(alertPrefix+"waiting_messages", "Messages that some receiver has not taken.")
-	descLost    = alertDescribed.desc(alertPrefix+"lost_messages", "Messages that were dropped because too many waited.")
+	descLost    = alertDescribed.desc(alertPrefix+"lost_messages", "Messages that a receiver was never told: too many waited, or it refused them and took others.")
 	descStill   = alertDescribed.desc(alertPrefix+"document_still_seconds", "For how long no new document has been seen.")
 	descKept    = alertDescribed.desc(alertPrefix+"state_kept", "1 while the state is kept.")
 )

@@ -42,9 +42,11 @@ type rig struct {
 	unkept int
 	late   bool
 
-	names []string
-	down  map[string]error
-	had   map[string][]alert.Message // what each receiver took, again and again as it came
+	names  []string
+	down   map[string]error
+	refuse func(name string, m alert.Message) bool
+	slow   time.Duration              // how long a receiver takes
+	had    map[string][]alert.Message // what each receiver took, again and again as it came
 }
 
 func newRig(names ...string) *rig {
@@ -58,15 +60,17 @@ func (r *rig) dies(effect string) bool {
 
 func (r *rig) Read(context.Context) ([]byte, time.Time, error) { return r.doc, time.Now(), r.docErr }
 
-func (r *rig) Load(context.Context) ([]byte, error) { return slices.Clone(r.kept), r.loadErr }
+func (r *rig) Load(context.Context) ([]byte, string, error) {
+	return slices.Clone(r.kept), "", r.loadErr
+}
 
-func (r *rig) Save(_ context.Context, raw []byte) error {
+func (r *rig) Save(_ context.Context, raw []byte, _ string) (string, error) {
 	if r.dies("before save") || r.saveErr != nil {
-		return errors.Join(errCrash, r.saveErr)
+		return "", errors.Join(errCrash, r.saveErr)
 	}
 	r.kept, r.saves, r.unkept = slices.Clone(raw), r.saves+1, 0
 	r.dies("after save")
-	return nil
+	return "", nil
 }
 
 type receiver struct {
@@ -76,16 +80,24 @@ type receiver struct {
 
 func (v receiver) Name() string { return v.name }
 
-func (v receiver) Send(_ context.Context, m alert.Message) error {
+func (v receiver) Send(ctx context.Context, m alert.Message) error {
 	if v.dies("before send") {
 		return errCrash
 	}
 	if err := v.down[v.name]; err != nil {
 		return err
 	}
+	if v.refuse != nil && v.refuse(v.name, m) {
+		return fmt.Errorf("400: %w", alert.ErrRefused)
+	}
 	v.had[v.name] = append(v.had[v.name], m)
 	v.late = v.late || v.unkept > 0
 	v.unkept++
+	select {
+	case <-time.After(v.slow):
+	case <-ctx.Done():
+		return ctx.Err() // it was taken all the same
+	}
 	if v.dies("after send") {
 		return errCrash // it took it, and nobody lived to know
 	}
@@ -181,16 +193,82 @@ func TestAReceiverThatIsDownForAnHour(t *testing.T) {
 	})
 }
 
-func TestAMessageThatIsRefusedForGoodHoldsNothingUp(t *testing.T) {
+// A mistake in the address answers 400 as well: nothing is lost by it, however many
+// messages it refuses, and all are told in order once it is put right.
+func TestAMistakeInAnAddressLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig("webhook")
-		r.down["webhook"] = fmt.Errorf("413: %w", alert.ErrRefused)
+		r.down["webhook"] = fmt.Errorf("400: %w", alert.ErrRefused)
+		var log bytes.Buffer
+		w := r.process(slog.New(slog.NewTextHandler(&log, nil)))
+		began := time.Now().Add(-time.Hour)
+		for i := range 40 {
+			r.document(t, func(d *heartbeat.Document) {
+				if i < 10 {
+					lost("n2", began)(d)
+				}
+				if i > 4 {
+					lost("n3", began)(d)
+				}
+			})
+			turn := w.Look(t.Context())
+			if n := len(turn.Deliveries); n == 0 || n > 4 {
+				t.Errorf("%d tries in one look", n)
+			}
+			time.Sleep(time.Minute)
+		}
+		if n := strings.Count(log.String(), "not taken"); n != 1 {
+			t.Errorf("said %d times", n)
+		}
+		delete(r.down, "webhook")
+		w = r.process(nil)
+		turn := w.Look(t.Context())
+		want := []string{"alert server_not_ready n2", "alert server_not_ready n3", "recovery server_not_ready n2"}
+		if told, again := r.told("webhook"); !slices.Equal(told, want) || again != 0 || turn.State.Lost != 0 {
+			t.Errorf("%q, %d again, %d lost", told, again, turn.State.Lost)
+		}
+	})
+}
+
+// A message that a receiver does not take, while it takes others, holds nothing up: it
+// is given up and counted, for the receiver that refused it.
+func TestAMessageThatIsRefusedHoldsNothingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig("webhook", "ntfy")
+		r.refuse = func(name string, m alert.Message) bool { return name == "webhook" && m.Subject == "n2" }
 		w := r.process(nil)
 		began := time.Now().Add(-time.Hour)
 		r.document(t, lost("n2", began))
+		if turn := w.Look(t.Context()); len(turn.State.Outbox) != 1 || turn.State.Lost != 0 {
+			t.Errorf("alone it may be the address: %+v", turn.State)
+		}
+		time.Sleep(time.Minute)
+		r.document(t, func(d *heartbeat.Document) { lost("n2", began)(d); lost("n3", began)(d) })
 		turn := w.Look(t.Context())
-		if len(turn.State.Outbox) != 0 || len(turn.Deliveries) != 1 || turn.Deliveries[0].Err == nil {
-			t.Errorf("%+v", turn)
+		told, _ := r.told("webhook")
+		all, _ := r.told("ntfy")
+		if len(turn.State.Outbox) != 0 || turn.State.Lost != 1 || !slices.Equal(told, []string{"alert server_not_ready n3"}) || len(all) != 2 {
+			t.Errorf("%q, %q, %+v", told, all, turn.State)
+		}
+	})
+}
+
+// A process that is told to end waits for the message that is under way: it was taken,
+// and the next process shall know.
+func TestAProcessThatEndsInTheMiddleOfAMessageNotesThatItWasTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig("webhook")
+		r.slow = 5 * time.Second
+		ctx, cancel := context.WithCancel(t.Context())
+		r.document(t, lost("n2", time.Now().Add(-time.Hour)))
+		done := make(chan struct{})
+		go func() { r.process(nil).Run(ctx, nil); close(done) }()
+		time.Sleep(time.Second)
+		cancel()
+		<-done
+		r.process(nil).Look(t.Context())
+		if told, again := r.told("webhook"); len(told) != 1 || again != 0 {
+			t.Errorf("%q, %d again", told, again)
 		}
 	})
 }

@@ -5,7 +5,10 @@ package alertcmd
 
 import (
 	"context"
+	"crypto/rand"
 	"net/url"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -144,7 +147,7 @@ func (c *command) run(cmd *cobra.Command) error {
 	if l != nil {
 		defer func() { _ = l.Close() }()
 	}
-	w := watch.New(watch.Settings{Source: source, Store: store, Receivers: receivers, After: c.settings.After, Interval: c.settings.Interval, Log: log})
+	w := watch.New(watch.Settings{Source: source, Store: store, Receivers: receivers, After: c.settings.After, Interval: c.settings.Interval, ID: own(), Log: log})
 	log.Info("alert started", "version", c.d.Version, "after", c.settings.After.String(), "receivers", len(receivers))
 	go lean.Stay(cmd.Context(), c.settings.Interval, log)
 	var requests func() int64
@@ -162,6 +165,16 @@ func (c *command) run(cmd *cobra.Command) error {
 			shown.Looked(t.Took, t.State, t.Problem, t.StoreErr, sent)
 		})
 	})
+}
+
+// own is this process's name for another one on the same state: that of the pod, and what
+// tells it from the one before.
+func own() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "alert"
+	}
+	return host + "-" + strings.ToLower(rand.Text()[:6])
 }
 
 // connect reaches the cluster where document or state are in it, and nowhere else.
@@ -209,7 +222,7 @@ func (c *command) store(cluster Cluster) watch.Store {
 	case InConfigMap:
 		return cluster.Store()
 	}
-	return deliver.StateFile{Path: c.settings.State}
+	return &deliver.StateFile{Path: c.settings.State, Glance: c.check}
 }
 
 func address(of *env.Secret, given map[*env.Secret]obs.Secret) (*url.URL, error) {
@@ -225,7 +238,7 @@ func state(ctx context.Context, store watch.Store) (alert.State, error) {
 	if store == nil {
 		return alert.State{}, nil
 	}
-	raw, err := store.Load(ctx)
+	raw, _, err := store.Load(ctx)
 	if err != nil || raw == nil {
 		return alert.State{}, err
 	}

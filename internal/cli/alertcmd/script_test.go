@@ -40,7 +40,7 @@ type cluster struct{}
 func (cluster) Source() watch.Source {
 	return deliver.File{Path: "configmap.json", Now: func() time.Time { return at.Add(time.Minute) }}
 }
-func (cluster) Store() watch.Store { return deliver.StateFile{Path: "kept.json"} }
+func (cluster) Store() watch.Store { return &deliver.StateFile{Path: "kept.json"} }
 func (cluster) Requests() int64    { return 7 }
 
 func regrade() {
