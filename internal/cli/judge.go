@@ -25,7 +25,7 @@ const (
 func (s *settings) judgeFlags(fs *pflag.FlagSet) {
 	s.rules = decide.Rules{Fitness: fitness.DefaultPolicy(), Decide: decide.DefaultPolicy()}
 	f, d := &s.rules.Fitness, &s.rules.Decide
-	fs.Var(env.Int{Value: &f.Size, Min: 5, Max: fitness.MaxSize}, "window", "samples of a full window")
+	fs.Var(env.Int{Value: &f.Size, Min: 5, Max: fitness.MaxWindow}, "window", "samples of a full window")
 	env.Bind(fs, "window", "FLEET_ROLE_WINDOW")
 	fs.Var(env.Duration{Value: &f.ElectionTimeout, Min: 100 * time.Millisecond, Max: time.Minute}, "election-timeout", "etcd's election timeout: a link is bad above a tenth of it, and a standby may come in up to a twentieth")
 	env.Bind(fs, "election-timeout", "FLEET_ROLE_ELECTION_TIMEOUT")

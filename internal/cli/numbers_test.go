@@ -70,7 +70,7 @@ func TestASettingThatMakesNoSenseIsNamed(t *testing.T) {
 		"FLEET_ROLE_ABANDON_BACKOFF_SECONDS=0":   `FLEET_ROLE_ABANDON_BACKOFF_SECONDS="0": want 1s to 720h0m0s`,
 		"FLEET_ROLE_COOLDOWN_SECONDS=-5":         `FLEET_ROLE_COOLDOWN_SECONDS="-5": want no less than zero`,
 		"FLEET_ROLE_COOLDOWN_SECONDS=5000000000": `FLEET_ROLE_COOLDOWN_SECONDS="5000000000": want at most 720h0m0s`,
-		"FLEET_ROLE_WINDOW=4":                    `FLEET_ROLE_WINDOW="4": want a whole number of 5 to 1000`,
+		"FLEET_ROLE_WINDOW=4":                    `FLEET_ROLE_WINDOW="4": want a whole number of 5 to 500`,
 		"FLEET_ROLE_FAILED_CONNECTS=1.5":         `FLEET_ROLE_FAILED_CONNECTS="1.5": want a number of 0 to 1`,
 		"FLEET_ROLE_WAL_FSYNC_LIMIT=1h":          `FLEET_ROLE_WAL_FSYNC_LIMIT="1h": want a duration like 8s, of 100µs to 8s`,
 		"FLEET_ROLE_MAX_SWAPS_PER_DAY=-1":        `FLEET_ROLE_MAX_SWAPS_PER_DAY="-1": want a whole number of 0 to 1000`,

@@ -209,6 +209,29 @@ func TestSixtyFourFullWindowsOfWorstNumbersFitInOneConfigMap(t *testing.T) {
 	t.Logf("64 entries: %d bytes", total)
 }
 
+// A window that an entry cuts is never full: the worst host would be the one that is not
+// judged.
+func TestTheLargestWindowThatCanBeSetFitsInAnEntry(t *testing.T) {
+	for name, voter := range map[string]bool{"a voter": true, "a standby": false} {
+		w := worst("n1", voter, rand.New(rand.NewSource(1)))
+		of := w.Samples
+		w.Size, w.Samples = MaxWindow, nil
+		for i := range MaxWindow {
+			s := of[i%len(of)]
+			s.At = began.Add(time.Duration(i) * DefaultPeriod)
+			w.Append(s)
+		}
+		raw, err := w.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := Decode("n1", raw)
+		if t.Logf("%s: %d bytes of %d", name, len(raw), MaxEntry); err != nil || len(again.Samples) != MaxWindow {
+			t.Errorf("%s: %d of %d samples, %v", name, len(again.Samples), MaxWindow, err)
+		}
+	}
+}
+
 func TestAnEntryThatCannotBeUsedSaysWhy(t *testing.T) {
 	w := worst("n1", true, rand.New(rand.NewSource(1)))
 	raw, err := w.Encode()

@@ -14,6 +14,11 @@ const (
 	DefaultSize   = 100
 )
 
+// MaxWindow is the largest window that can be set: it goes into an entry whatever the
+// numbers are. A window that is cut to fit an entry is never full, so its host stays
+// unknown and says for ever that its window fills.
+const MaxWindow = 500
+
 // MaxSize is the most samples that an entry may hold.
 const MaxSize = maxSamples
 

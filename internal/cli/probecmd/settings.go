@@ -29,7 +29,7 @@ type Sensing struct {
 // its own of that name.
 func (s *Sensing) windowFlag(fs *pflag.FlagSet) {
 	s.Window = fitness.DefaultSize
-	fs.Var(env.Int{Value: &s.Window, Min: minWindow, Max: fitness.MaxSize}, "window", "samples that a probe keeps")
+	fs.Var(env.Int{Value: &s.Window, Min: minWindow, Max: fitness.MaxWindow}, "window", "samples that a probe keeps")
 	env.Bind(fs, "window", "FLEET_ROLE_WINDOW")
 }
 
