@@ -35,7 +35,7 @@ func BenchmarkTheControllersMemory(b *testing.B) {
 	for _, nodes := range []int{4, 1000} {
 		b.Run(fmt.Sprintf("%d_nodes", nodes), func(b *testing.B) {
 			for b.Loop() {
-				rss, own := memoryBeside(b, nodes)
+				rss, own := memoryBeside(b, nodes, "controller", "--period", "1")
 				b.ReportMetric(rss, "MiB-resident")
 				b.ReportMetric(own, "MiB-own")
 			}
@@ -43,8 +43,21 @@ func BenchmarkTheControllersMemory(b *testing.B) {
 	}
 }
 
-// memoryBeside runs a controller for some passes on an API with so many Nodes.
-func memoryBeside(b *testing.B, nodes int) (rss, own float64) {
+// The heartbeat's, whose pod has 64 MiB.
+func BenchmarkTheHeartbeatsMemory(b *testing.B) {
+	for _, nodes := range []int{4, 1000} {
+		b.Run(fmt.Sprintf("%d_nodes", nodes), func(b *testing.B) {
+			for b.Loop() {
+				rss, own := memoryBeside(b, nodes, "heartbeat", "--interval", "1", "--window", "5", "--dir", b.TempDir())
+				b.ReportMetric(rss, "MiB-resident")
+				b.ReportMetric(own, "MiB-own")
+			}
+		})
+	}
+}
+
+// memoryBeside runs a process for some passes on an API with so many Nodes.
+func memoryBeside(b *testing.B, nodes int, args ...string) (rss, own float64) {
 	b.Helper()
 	api := newAPI(b, nodes)
 	kubeconfig := filepath.Join(b.TempDir(), "kubeconfig")
@@ -57,7 +70,7 @@ func memoryBeside(b *testing.B, nodes int) (rss, own float64) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	cmd := exec.CommandContext(b.Context(), self, "controller", "--period", "1")
+	cmd := exec.CommandContext(b.Context(), self, args...)
 	cmd.Env = append(os.Environ(), asRegrade+"=1", "KUBECONFIG="+kubeconfig)
 	var said strings.Builder
 	cmd.Stderr = &said

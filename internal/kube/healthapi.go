@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/exadev/regrade/internal/alert"
@@ -37,6 +39,7 @@ type HealthOptions struct {
 // those ConfigMaps.
 type HealthAPI struct {
 	c         client.Client
+	core      rest.Interface
 	t         *Transport
 	namespace string
 	keys      fleet.Keys
@@ -45,7 +48,12 @@ type HealthAPI struct {
 
 // NewHealthAPI makes a HealthAPI on a connection.
 func NewHealthAPI(conn *Connection, o HealthOptions) (*HealthAPI, error) {
-	return newHealthAPI(conn.Client, conn.Transport, o)
+	h, err := newHealthAPI(conn.Client, conn.Transport, o)
+	if err != nil {
+		return nil, err
+	}
+	h.core = conn.core
+	return h, nil
 }
 
 func newHealthAPI(c client.Client, t *Transport, o HealthOptions) (*HealthAPI, error) {
@@ -75,15 +83,57 @@ func (h *HealthAPI) did(err error) error { return did(&Connection{Transport: h.t
 func (h *HealthAPI) Nodes(ctx context.Context) ([]heartbeat.Node, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	var list corev1.NodeList
-	if err := h.c.List(ctx, &list); err != nil {
+	body, err := h.core.Get().Resource("nodes").Stream(ctx)
+	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", h.did(err))
 	}
-	nodes := make([]heartbeat.Node, len(list.Items))
-	for i := range list.Items {
-		nodes[i] = h.node(&list.Items[i])
+	defer func() { _ = body.Close() }()
+	var nodes []heartbeat.Node
+	add := func(n *corev1.Node) { nodes = append(nodes, h.node(n)) }
+	if err := eachNode(body, add, func(raw []byte) error { return conditions(raw, add) }); err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
 	}
 	return nodes, nil
+}
+
+// conditions gives a Node with its metadata and conditions to f. The rest is not decoded:
+// the images that 1,000 hosts have are more than this process may use.
+func conditions(raw []byte, f func(*corev1.Node)) error {
+	var n corev1.Node
+	m := message(raw)
+	for m.more() {
+		field, value, ok := m.next()
+		if !ok {
+			return errors.New("decode: a Node that is no message")
+		}
+		switch field {
+		case nodeMetadata:
+			if err := n.ObjectMeta.Unmarshal(value); err != nil {
+				return fmt.Errorf("decode: %w", err)
+			}
+		case nodeStatus:
+			status := message(value)
+			for status.more() {
+				field, value, ok := status.next()
+				if !ok {
+					return errors.New("decode: a status that is no message")
+				}
+				if field != statusCondition {
+					continue
+				}
+				var c corev1.NodeCondition
+				if err := c.Unmarshal(value); err != nil {
+					return fmt.Errorf("decode: %w", err)
+				}
+				n.Status.Conditions = append(n.Status.Conditions, c)
+			}
+		}
+	}
+	if n.Name == "" {
+		return errors.New("decode: a Node without a name")
+	}
+	f(&n)
+	return nil
 }
 
 // node is judged by its conditions, never by a word in a listing: "NotReady" has

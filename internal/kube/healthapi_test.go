@@ -1,9 +1,13 @@
 package kube
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -67,7 +72,7 @@ func TestANodesHealthIsReadFromItsConditions(t *testing.T) {
 		}},
 	}
 	bare := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2", CreationTimestamp: metav1.NewTime(when)}}
-	got, err := healthAPI(t, interceptor.Funcs{}, n, bare).Nodes(t.Context())
+	got, err := healthOf(t, *n, *bare).Nodes(t.Context())
 	want := []heartbeat.Node{
 		{Name: "n1", Labels: n.Labels, EtcdIsVoter: "True", Swap: true, Pressure: []string{"MemoryPressure", "ExamplePressure"}},
 		{Name: "n2"},
@@ -75,6 +80,98 @@ func TestANodesHealthIsReadFromItsConditions(t *testing.T) {
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v, %s", err, diff)
 	}
+}
+
+// healthOf is on an API that answers with these Nodes as the API server does.
+func healthOf(tb testing.TB, nodes ...corev1.Node) *HealthAPI {
+	tb.Helper()
+	body := inProtobuf(tb, corev1.NodeList{Items: nodes})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/api/v1/nodes" || r.URL.RawQuery != "" {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf")
+		_, _ = w.Write(body)
+	}))
+	tb.Cleanup(s.Close)
+	conn, err := connect(&rest.Config{Host: s.URL, DisableCompression: true}, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	h, err := NewHealthAPI(conn, HealthOptions{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return h
+}
+
+// fleetOf1000 are Nodes with as many images as a kubelet names, each with two names.
+func fleetOf1000() (nodes []corev1.Node) {
+	for i := range 1000 {
+		nodes = append(nodes, full(i))
+	}
+	return nodes
+}
+
+// The images of a big fleet are no part of what the heartbeat keeps, or makes: the list
+// of 1,000 Nodes is some 15 MB, and its pod has 64 MiB.
+func TestAThousandNodesWithTheirImagesAreReadInLittleMemory(t *testing.T) {
+	h := healthOf(t, fleetOf1000()...)
+	if _, err := h.Nodes(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	nodes, err := h.Nodes(t.Context())
+	runtime.ReadMemStats(&after)
+	if err != nil || len(nodes) != 1000 || !nodes[999].Ready || len(nodes[999].Labels) != 12 {
+		t.Fatalf("%d nodes, %v", len(nodes), err)
+	}
+	if made := after.TotalAlloc - before.TotalAlloc; made > 20<<20 {
+		t.Errorf("%d KiB were made", made>>10)
+	}
+}
+
+func BenchmarkHeartbeatNodes1000(b *testing.B) {
+	h := healthOf(b, fleetOf1000()...)
+	b.ReportAllocs()
+	for b.Loop() {
+		if nodes, err := h.Nodes(b.Context()); err != nil || len(nodes) != 1000 {
+			b.Fatal(len(nodes), err)
+		}
+	}
+}
+
+// A list that is damaged is no fleet: it is never taken for fewer Nodes.
+func TestADamagedListIsNoFleet(t *testing.T) {
+	whole := inProtobuf(t, corev1.NodeList{Items: []corev1.Node{full(1), full(2)}})
+	for cut := 1; cut < len(whole); cut += 97 {
+		n := 0
+		add := func(*corev1.Node) { n++ }
+		if err := eachNode(bytes.NewReader(whole[:cut]), add, func(raw []byte) error { return conditions(raw, add) }); err == nil {
+			t.Fatalf("%d bytes of %d are %d nodes", cut, len(whole), n)
+		}
+	}
+}
+
+func FuzzConditions(f *testing.F) {
+	n := full(1)
+	raw, err := n.Marshal()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(raw)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var whole corev1.Node
+		bad := whole.Unmarshal(raw)
+		err := conditions(raw, func(n *corev1.Node) {
+			if bad == nil && (n.Name != whole.Name || len(n.Status.Conditions) != len(whole.Status.Conditions)) {
+				t.Errorf("%s with %d conditions, it is %s with %d", n.Name, len(n.Status.Conditions), whole.Name, len(whole.Status.Conditions))
+			}
+		})
+		_ = err
+	})
 }
 
 func TestHealthIsPublishedIntoAMapThatIsThere(t *testing.T) {

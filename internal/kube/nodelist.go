@@ -40,8 +40,15 @@ var errTruncated = errors.New("the answer ends early")
 
 // readNodes gives each Node of a NodeList in protobuf or JSON to f. Of one that is
 // Ready, not being deleted and without the annotation mark it gives a Node with name
-// and Ready condition alone. A list of several pages is refused: nobody asked for one.
+// and Ready condition alone.
 func readNodes(r io.Reader, mark string, f func(*corev1.Node)) error {
+	return eachNode(r, f, func(raw []byte) error { return oneNode(raw, mark, f) })
+}
+
+// eachNode reads a NodeList: each Node of one in protobuf goes to raw as it is, until
+// the next, each of one in JSON to whole. A list of several pages is refused: nobody
+// asked for one.
+func eachNode(r io.Reader, whole func(*corev1.Node), raw func([]byte) error) error {
 	b := bufio.NewReaderSize(r, 64<<10)
 	head, err := b.Peek(len(magic))
 	if err != nil {
@@ -59,7 +66,7 @@ func readNodes(r io.Reader, mark string, f func(*corev1.Node)) error {
 			return errors.New("the answer is one page of several")
 		}
 		for i := range list.Items {
-			f(&list.Items[i])
+			whole(&list.Items[i])
 		}
 		return nil
 	}
@@ -82,7 +89,7 @@ func readNodes(r io.Reader, mark string, f func(*corev1.Node)) error {
 			}
 			continue
 		}
-		if err := s.list(size, mark, f); err != nil {
+		if err := s.list(size, raw); err != nil {
 			return err
 		}
 		seen = true
@@ -196,7 +203,7 @@ func ended(err error) error {
 	return err
 }
 
-func (s *stream) list(size int64, mark string, f func(*corev1.Node)) error {
+func (s *stream) list(size int64, one func([]byte) error) error {
 	rest := s.left
 	if rest > 0 {
 		rest -= size
@@ -230,7 +237,7 @@ func (s *stream) list(size int64, mark string, f func(*corev1.Node)) error {
 			}
 			continue
 		}
-		if err := oneNode(raw, mark, f); err != nil {
+		if err := one(raw); err != nil {
 			return err
 		}
 	}

@@ -133,6 +133,7 @@ func (c *command) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	access.Plain = true // it reads all Nodes at each tick
 	l, err := c.shown.Listen()
 	if err != nil {
 		return err
