@@ -118,9 +118,10 @@ const (
 	FileAgentJoin   = FileAgentConf + ".d/20-fleet-role-join.yaml"
 	FileUnitJoin    = "/etc/systemd/system/k3s.service.d/20-fleet-role-join.conf"
 	FileAgentUnit   = "/etc/systemd/system/k3s-agent.service.d/20-fleet-role-join.conf"
-	FileLevel       = "regrade-level"   // in the data dir, read by the Docker entrypoint
-	FileStarted     = "regrade-started" // in the data dir, written by it: the level the server started with
-	FileLock        = "regrade-lock"    // in the data dir, locked by it for as long as k3s runs
+	FileLevel       = "regrade-level"        // in the data dir, read by the Docker entrypoint
+	FileStarted     = "regrade-started"      // in the data dir, written by it: the level the server started with
+	FileRan         = "/run/regrade/k3s-ran" // on Docker: the boot in which k3s was seen running
+	FileLock        = "regrade-lock"         // in the data dir, locked by it for as long as k3s runs
 	FileEntrypoint  = "/run/regrade-entrypoint.json"
 	EnvJoinHost     = "GITHUB_RUNNER_JOIN_HOST"
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/exadev/regrade/internal/fleet"
@@ -98,6 +99,8 @@ type Daemon struct {
 	unheardSince time.Time // since when no API server has answered
 	unheard      bool      // that has been logged
 
+	warned []platform.Warning
+
 	facts    Facts
 	decision Decision
 }
@@ -135,6 +138,7 @@ func (d *Daemon) Pass(ctx context.Context) (Wake, error) {
 		return Wake{After: Swapping}, errors.Join(lockErr, err)
 	}
 	d.heard(f)
+	d.warn(f)
 	decision := Next(f)
 	next := decision.Effect
 	if decision.Acts() && !ours && !reflect.DeepEqual(decision.Effect, Effect{Kind: PeerPort}) {
@@ -234,13 +238,16 @@ func (f Facts) swapping() bool {
 	return f.View != nil && f.View.Lease.At(f.View.Date) == lease.Held && f.View.Lease.SwapID() != ""
 }
 
-// Run passes until ctx ends.
+// Run passes until ctx ends, or until only a new process could go on.
 func (d *Daemon) Run(ctx context.Context) error {
 	var said string
 	for {
 		wake, err := d.Pass(ctx)
 		if ctx.Err() != nil {
 			return nil
+		}
+		if errors.Is(err, platform.ErrAnew) {
+			return fmt.Errorf("pass: %w", err)
 		}
 		if err != nil && err.Error() != said {
 			d.log.Warn("pass failed", obs.Err, err)
@@ -273,6 +280,16 @@ func (d *Daemon) heard(f Facts) {
 		d.unheard = true
 		d.log.Warn("no API server answers", obs.Err, f.ViewProblem)
 	}
+}
+
+// warn logs the host's warnings, each once for as long as it stands.
+func (d *Daemon) warn(f Facts) {
+	for _, w := range f.Host.Warnings {
+		if !slices.Contains(d.warned, w) {
+			d.log.Warn("the host has a problem that holds nothing up", obs.Code, w.Code, obs.Sentence, w.Sentence)
+		}
+	}
+	d.warned = f.Host.Warnings
 }
 
 // note logs a decision once, not at each pass.

@@ -45,6 +45,9 @@ type Facts struct {
 	// boot; an engine leaves down what it was told to stop before (k3s-facts §12).
 	Owed fleet.Role `json:"owed,omitempty"`
 
+	// Warnings hold nothing up, and somebody should know of them.
+	Warnings []Warning `json:"warnings,omitempty"`
+
 	// Shims is the number of container shims that run on the host.
 	Shims int `json:"shims,omitempty"`
 	// PeerPort: the daemon holds etcd's peer port.
@@ -58,6 +61,12 @@ type Facts struct {
 
 	// Journal is what SetJournal wrote, nil when nothing did.
 	Journal []byte `json:"journal,omitempty"`
+}
+
+// Warning is a condition of the host, by its code.
+type Warning struct {
+	Code     string `json:"code"`
+	Sentence string `json:"sentence"`
 }
 
 // Unit is one of k3s's two units (or containers).

@@ -2,10 +2,15 @@ package platform
 
 import (
 	"context"
+	"errors"
 
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/platform/rolefile"
 )
+
+// ErrAnew says that this process can never see its host again, and a new one could.
+// The daemon ends on it, and whoever keeps daemons running starts the next.
+var ErrAnew = errors.New("the daemon has to be started anew")
 
 // Host is one host. Errors name the operation and the object; a host whose
 // facts cannot be read in full returns an error from Observe, because nothing

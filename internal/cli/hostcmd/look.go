@@ -101,6 +101,9 @@ func printStatus(w io.Writer, f hostd.Facts, d hostd.Decision, r status.Report) 
 	if r.AsAgent != nil {
 		line("as agent", "%s", preflightText(r.AsAgent))
 	}
+	for _, w := range f.Host.Warnings {
+		line("warns", "%s: %s", w.Code, w.Sentence)
+	}
 	if f.View == nil {
 		line("api", "%s", f.ViewProblem)
 	} else {

@@ -2,9 +2,11 @@ package docker
 
 import (
 	"os"
+	"strings"
 
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/platform"
+	"github.com/exadev/regrade/internal/platform/atomicfile"
 	"github.com/exadev/regrade/internal/platform/rolefile"
 )
 
@@ -18,6 +20,9 @@ func (h *Host) owed(f platform.Facts, r record) fleet.Role {
 	defer h.mu.Unlock()
 	if f.Server.Process || f.Agent.Process {
 		h.upIn = f.Files.BootID
+		h.ran()
+	} else if h.upIn == "" && h.ranIn() == f.Files.BootID {
+		h.upIn = f.Files.BootID // a daemon before this one saw it
 	}
 	if h.upIn == f.Files.BootID || r.Boot == f.Files.BootID || f.Files.Role == "" {
 		return ""
@@ -29,6 +34,27 @@ func (h *Host) owed(f platform.Facts, r record) fleet.Role {
 		}
 	}
 	return ""
+}
+
+// ran writes down, for the next daemon of this boot, that k3s has run in it. The file
+// lies where a boot empties, and names the boot for the case that it did not. Whoever
+// looks may write it, a command too: they all write the same. Unwritten it is known to
+// this process alone.
+func (h *Host) ran() {
+	if h.upIn == "" || h.notedIn == h.upIn {
+		return
+	}
+	if h.ranIn() == h.upIn || atomicfile.Write(h.at(fleet.FileRan), []byte(h.upIn+"\n"), 0o644) == nil {
+		h.notedIn = h.upIn
+	}
+}
+
+func (h *Host) ranIn() string {
+	raw, err := os.ReadFile(h.at(fleet.FileRan))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(raw))
 }
 
 // confirmedSince says that a join was confirmed after a container was started: its

@@ -41,6 +41,7 @@ const (
 	labelService = "com.docker.compose.service"
 	labelDir     = "com.docker.compose.project.working_dir"
 	labelOneOff  = "com.docker.compose.oneoff"
+	labelVersion = "com.docker.compose.version"
 )
 
 // Listed is a container in a list.
@@ -50,6 +51,7 @@ type Listed struct {
 	Project string
 	Service string
 	Dir     string // the project's folder
+	Compose string // the version of Compose that made it
 	OneOff  bool   // of `compose run`
 }
 

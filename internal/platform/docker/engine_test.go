@@ -33,6 +33,7 @@ type box struct {
 	id, name, project, service, dir string
 	oneOff                          bool
 	image                           string
+	compose                         string // the version that made it
 	command                         []string
 	env                             []string
 	restart                         string
@@ -334,6 +335,7 @@ func (e *fakeEngine) list(w http.ResponseWriter, r *http.Request) {
 		}
 		out = append(out, map[string]any{"Id": b.id, "Names": []string{"/" + b.name}, "Labels": map[string]string{
 			"com.docker.compose.project": b.project, "com.docker.compose.service": b.service, "com.docker.compose.project.working_dir": b.dir, "com.docker.compose.oneoff": one,
+			"com.docker.compose.version": b.compose,
 		}})
 	}
 	answer(w, http.StatusOK, out)

@@ -177,8 +177,9 @@ func TestWhatKeepsTheEngineOutOfReachIsSaid(t *testing.T) {
 
 func TestTheDaemonsOwnContainerMustBeOfThisEngine(t *testing.T) {
 	e, _ := member(t)
-	h := e.host(func(o *Options) { o.Self = func() string { return strings.Repeat("ee", 32) } })
-	if _, err := h.Observe(t.Context()); err == nil || !strings.Contains(err.Error(), "this process is the container eeeeeeeeeeee") {
+	b := &box{id: strings.Repeat("ee", 32), mounts: [][2]string{{"/run/docker.sock", e.socket}}}
+	h := e.host(func(o *Options) { o.Self = func() string { return mountinfoOf(b, b) } })
+	if _, err := h.Observe(t.Context()); err == nil || !strings.Contains(err.Error(), "does not know (eeeeeeeeeeee)") {
 		t.Errorf("%v", err)
 	}
 }

@@ -36,8 +36,8 @@ type Options struct {
 
 	// Engine is the engine; nil is the one at Socket.
 	Engine Engine
-	// Self gives the id of the container that this process is, empty on a host; nil
-	// looks.
+	// Self gives this process's mountinfo, in which a container finds itself; empty is
+	// a host's. nil reads it.
 	Self func() string
 	// BootID reads this boot's id; nil asks the kernel.
 	BootID func() (string, error)
@@ -75,6 +75,7 @@ type Host struct {
 	project  string  // known with them
 	seen     record  // what a look showed beyond the record on disk
 	upIn     string  // the boot in which k3s was seen running
+	notedIn  string  // the boot in which that was written down
 	jobs     map[fleet.Role]*job
 	snapshot platform.SnapshotRun
 	asked    map[string]time.Time // when an image's version was asked for in vain
@@ -97,7 +98,7 @@ func New(o Options) (*Host, error) {
 		o.Identity = DefaultIdentity()
 	}
 	if o.Self == nil {
-		o.Self = selfContainer
+		o.Self = mountinfo
 	}
 	if o.BootID == nil {
 		o.BootID = kernelBootID
@@ -158,6 +159,7 @@ func (h *Host) Observe(ctx context.Context) (platform.Facts, error) {
 		f.Server.Level = level
 	}
 	f.Owed = h.owed(f, r)
+	f.Warnings = p.warnings
 	f.Staged = p.server.ID != ""
 	f.AgentProblem, f.Password = h.agentProblem(p, r), h.password(p, r)
 	if f.AgentProblem == "" {

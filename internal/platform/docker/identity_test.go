@@ -370,7 +370,7 @@ func TestVolumesThatAreOutOfReachAreAProblem(t *testing.T) {
 				o.Self = func() string {
 					for _, b := range e.boxes {
 						if b.service == "regrade-host" {
-							return b.id
+							return mountinfoOf(b, b)
 						}
 					}
 					return ""
@@ -396,6 +396,7 @@ func (e *fakeEngine) self(mounts [][2]string) {
 	for _, m := range mounts {
 		own = append(own, [2]string{m[0], m[0]})
 	}
+	own = append(own, [2]string{e.socket, e.socket})
 	e.boxes = append(e.boxes, &box{id: strings.Repeat("ab", 32), name: "github-runner-regrade-host", project: "github-runner", service: "regrade-host", dir: "/srv/github-runner",
 		command: []string{"/regrade", "host"}, state: "running", main: []string{"/regrade", "host"}, mounts: own})
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/moby/moby/api/pkg/stdcopy"
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
+
+	"github.com/exadev/regrade/internal/platform"
 )
 
 // Bounds of calls. The engine answers questions in milliseconds. A start mounts
@@ -63,12 +65,22 @@ func (m *moby) call(ctx context.Context, bound time.Duration, what string, f fun
 		return fmt.Errorf("docker: %s: the engine at %s did not answer in time: %w", what, m.socket, ctx.Err())
 	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EACCES), strings.Contains(err.Error(), "permission denied"):
 		return fmt.Errorf("docker: %s: no right to use the socket %s: run as root, or in its group: %w", what, m.socket, os.ErrPermission)
+	case client.IsErrConnectionFailed(err) && taken(m.socket):
+		return fmt.Errorf("docker: %s: the engine has made itself another socket since this container was started, and the one it has now answers to nobody: %w", what, platform.ErrAnew)
 	case client.IsErrConnectionFailed(err):
 		return fmt.Errorf("docker: %s: no engine answers at %s: is it mounted, and does the engine run? %w", what, m.socket, err)
 	case errdefs.IsNotFound(err):
 		return fmt.Errorf("docker: %s: %w", what, ErrGone)
 	}
 	return fmt.Errorf("docker: %s: %w", what, err)
+}
+
+// taken says that the socket has no name any more. An engine that makes its socket
+// itself takes the old one away; a container that has that one mounted keeps it, and no
+// dial brings it back to life.
+func taken(socket string) bool {
+	var s syscall.Stat_t
+	return syscall.Stat(socket, &s) == nil && s.Nlink == 0
 }
 
 func (m *moby) Ping(ctx context.Context) error {
@@ -89,7 +101,8 @@ func (m *moby) List(ctx context.Context, project string) ([]Listed, error) {
 		for _, c := range r.Items {
 			l := Listed{
 				ID: c.ID, Project: c.Labels[labelProject], Service: c.Labels[labelService], Dir: c.Labels[labelDir],
-				OneOff: strings.EqualFold(c.Labels[labelOneOff], "true"),
+				Compose: c.Labels[labelVersion],
+				OneOff:  strings.EqualFold(c.Labels[labelOneOff], "true"),
 			}
 			for _, n := range c.Names {
 				l.Names = append(l.Names, strings.TrimPrefix(n, "/"))

@@ -1,56 +1,11 @@
 package docker
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 )
-
-// ownID finds this process's own container. The engine mounts a container's hostname
-// and resolver files from a folder named by its id.
-var ownID = regexp.MustCompile(`/containers/([0-9a-f]{64})/`)
-
-func selfContainer() string {
-	raw, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return ""
-	}
-	if m := ownID.FindSubmatch(raw); m != nil {
-		return string(m[1])
-	}
-	return ""
-}
-
-// knowSelf asks once what this process is to the engine. A container of it sees what
-// the engine calls a source where its own mounts have it, and is of the project whose
-// k3s it drives. On a host it has no mounts, and the project is the shipped one's
-// unless the settings name another.
-func (h *Host) knowSelf(ctx context.Context) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.own != nil {
-		return nil
-	}
-	own, project := []Mount{}, DefaultProject
-	if id := h.o.Self(); id != "" {
-		c, err := h.engine.Inspect(ctx, id)
-		if err != nil {
-			return fmt.Errorf("this process is the container %s: %w", short(id), err)
-		}
-		own = append(own, c.Mounts...)
-		if c.Project != "" {
-			project = c.Project
-		}
-	}
-	if h.o.Project != "" {
-		project = h.o.Project
-	}
-	h.own, h.project = own, project
-	return nil
-}
 
 // here is where this process sees a folder that the engine has at source, empty when
 // it does not, and whether it may write there. A container's mounts last as long as

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/platform"
 )
 
 // pair are the project's two k3s containers as they were seen in one go. One that
@@ -15,6 +16,8 @@ type pair struct {
 	server, agent Container
 	// absent says why a container is not there, by role.
 	absent map[fleet.Role]string
+	// warnings are of the project.
+	warnings []platform.Warning
 }
 
 func (p pair) of(role fleet.Role) Container {
@@ -53,10 +56,10 @@ func (h *Host) pair(ctx context.Context) (pair, error) {
 	if err != nil {
 		return pair{}, err
 	}
-	p := pair{absent: map[fleet.Role]string{}}
+	p := pair{absent: map[fleet.Role]string{}, warnings: h.madeBy(listed)}
 	for _, role := range []fleet.Role{fleet.RoleServer, fleet.RoleAgent} {
 		if ids[role] == "" {
-			if p.absent[role], err = h.whyAbsent(ctx, role); err != nil {
+			if p.absent[role], err = h.whyAbsent(ctx, role, h.makeCommand(listed)); err != nil {
 				return pair{}, err
 			}
 			continue
@@ -81,7 +84,7 @@ func (h *Host) idsOf(listed []Listed) (map[fleet.Role]string, error) {
 			if l.Service != h.service(role) || l.OneOff || l.Project != h.project {
 				continue
 			}
-			if !slices.Contains(dirs, l.Dir) {
+			if !slices.ContainsFunc(dirs, func(dir string) bool { return h.sameDir(dir, l.Dir) }) {
 				dirs = append(dirs, l.Dir)
 			}
 			if ids[role] == "" {
@@ -96,20 +99,68 @@ func (h *Host) idsOf(listed []Listed) (map[fleet.Role]string, error) {
 	switch {
 	case len(dirs) > 1:
 		slices.Sort(dirs)
-		return nil, fmt.Errorf("docker: two Compose projects have the name %s, in %s: give one of them another", h.project, strings.Join(dirs, " and "))
+		return nil, fmt.Errorf("docker: two Compose projects have the name %s, in %s: where one is a link to the other make all containers anew from one of the two (docs/operations.md); where it is a copy give that another name",
+			h.project, strings.Join(dirs, " and "))
 	case len(dirs) == 0 && len(listed) == 0:
 		return nil, fmt.Errorf("docker: there is no Compose project %s on this engine: is its name the one in docker.project?", h.project)
 	case len(dirs) == 0:
-		return nil, fmt.Errorf("docker: the Compose project %s has a container of neither %s nor %s: make them with `docker compose --profile server --profile agent up --no-start --no-recreate`",
-			h.project, h.o.ServerService, h.o.AgentService)
+		return nil, fmt.Errorf("docker: the Compose project %s has a container of neither %s nor %s: make them with `%s`",
+			h.project, h.o.ServerService, h.o.AgentService, h.makeCommand(listed))
 	}
 	return ids, nil
 }
 
+// sameDir compares the folders of two containers' projects. A link is followed where
+// this process sees it: on a host, and in a container that has them mounted.
+func (h *Host) sameDir(a, b string) bool {
+	if a == b {
+		return true
+	}
+	x, _ := h.here(a)
+	y, _ := h.here(b)
+	return x != "" && y != "" && sameFile(x, y)
+}
+
+// makeCommand is what a person types to have the containers that are missing, and to leave
+// those that are there alone.
+func (h *Host) makeCommand(listed []Listed) string {
+	in := ""
+	for _, l := range listed {
+		if l.Project == h.project && l.Dir != "" {
+			in = "cd " + l.Dir + " && "
+			break
+		}
+	}
+	return in + "docker compose --profile server --profile agent up --no-start --no-recreate"
+}
+
+// CodeComposeVersion warns of a Compose that is not to be used.
+const CodeComposeVersion = "ComposeVersion"
+
+// madeBy warns of a Compose that makes each container anew at every `up`, which stops
+// a running server: 2.37.1 and later, before 2.39.0. Each container says which made it.
+func (h *Host) madeBy(listed []Listed) []platform.Warning {
+	for _, l := range listed {
+		if l.Project == h.project && remakes(l.Compose) {
+			return []platform.Warning{{Code: CodeComposeVersion, Sentence: fmt.Sprintf(
+				"the service %s was made with Compose %s: 2.37.1 to 2.38 make every container anew at each `up`, which stops a running server: use another version", l.Service, l.Compose)}}
+		}
+	}
+	return nil
+}
+
+func remakes(version string) bool {
+	var major, minor, patch int
+	if n, _ := fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d.%d", &major, &minor, &patch); n != 3 || major != 2 {
+		return false
+	}
+	return minor == 37 && patch >= 1 || minor == 38
+}
+
 // whyAbsent says why a service has no container, and names who has taken the name
 // that it would get: then Compose cannot make it.
-func (h *Host) whyAbsent(ctx context.Context, role fleet.Role) (string, error) {
-	why := fmt.Sprintf("the Compose project %s has no container of the service %s: make it with `docker compose --profile server --profile agent up --no-start --no-recreate`", h.project, h.service(role))
+func (h *Host) whyAbsent(ctx context.Context, role fleet.Role, with string) (string, error) {
+	why := fmt.Sprintf("the Compose project %s has no container of the service %s: make it with `%s`", h.project, h.service(role), with)
 	all, err := h.engine.List(ctx, "")
 	if err != nil {
 		return "", err

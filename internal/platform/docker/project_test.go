@@ -141,7 +141,9 @@ func TestTheProjectIsTheOneOfTheDaemonsContainer(t *testing.T) {
 	for _, b := range e.boxes {
 		b.project = "edge"
 	}
-	self := func(o *Options) { o.Self = func() string { return e.box("regrade-host").id } }
+	self := func(o *Options) {
+		o.Self = func() string { return mountinfoOf(e.box("regrade-host"), e.box("regrade-host")) }
+	}
 	if f := look(t, e.host(self)); !f.Staged {
 		t.Errorf("%+v", f)
 	}
