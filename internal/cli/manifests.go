@@ -118,6 +118,9 @@ func healthEnv(fs *pflag.FlagSet, m *manifests.Settings, beat *heartbeatcmd.Sett
 		if err := alert.Check(); err != nil {
 			return err
 		}
+		if least := beat.Interval + alert.Interval; m.Heartbeat && alert.After < least {
+			return env.Usage("FLEET_ALERT_AFTER_SECONDS: within a window of %s no new document need come, with %s between two of them (HEARTBEAT_INTERVAL_SECONDS) and %s between two looks", alert.After, beat.Interval, alert.Interval)
+		}
 		m.AlertEnv = append(prefixed(fs, "FLEET_ALERT_"), named(m.Env, "FLEET_ROLE_API_SERVERS", "FLEET_ROLE_NAMESPACE")...)
 	}
 	return nil

@@ -50,6 +50,22 @@ var grants = map[string]struct{ may, not []string }{
 			"get leases.coordination.k8s.io kube-system/fleet-regrade", "list pods", "create pods/eviction", "create events default/",
 		},
 	},
+	fleet.ServiceAccountHeartbeat: { // R-185-14
+		may: []string{"list nodes", "get configmaps OWN/fleet-role-status", "get configmaps OWN/fleet-health", "patch configmaps OWN/fleet-health"},
+		not: []string{
+			"get nodes", "watch nodes", "patch nodes", "update nodes", "delete nodes", "update nodes/status", "patch configmaps OWN/fleet-role-status", "update configmaps OWN/fleet-health", "create configmaps OWN/", "delete configmaps OWN/fleet-health",
+			"get configmaps OWN/fleet-alert", "patch configmaps OWN/fleet-alert", "get configmaps OWN/fleet-role-probe", "get configmaps OWN/fleet-role-actuators", "list leases.coordination.k8s.io OWN/", "create leases.coordination.k8s.io OWN/",
+			"get leases.coordination.k8s.io kube-system/fleet-regrade", "list pods", "list deployments.apps", "get secrets OWN/heartbeat-gh-token", "create pods/eviction", "create events default/",
+		},
+	},
+	fleet.ServiceAccountAlert: {
+		may: []string{"get configmaps OWN/fleet-health", "get configmaps OWN/fleet-alert", "patch configmaps OWN/fleet-alert"},
+		not: []string{
+			"get nodes", "list nodes", "watch nodes", "patch nodes", "patch configmaps OWN/fleet-health", "update configmaps OWN/fleet-alert", "create configmaps OWN/", "delete configmaps OWN/fleet-alert", "get configmaps OWN/fleet-role-status",
+			"patch configmaps OWN/fleet-role-status", "get configmaps OWN/fleet-role-probe", "get configmaps OWN/fleet-role-actuators", "list leases.coordination.k8s.io OWN/", "create leases.coordination.k8s.io OWN/", "get leases.coordination.k8s.io kube-system/fleet-regrade",
+			"list pods", "get secrets OWN/fleet-alert", "create pods/eviction", "create events default/",
+		},
+	},
 	fleet.ServiceAccountRecovery: { // R-B-01, R-B-10
 		may: []string{
 			"list nodes", "patch nodes", "get leases.coordination.k8s.io kube-system/fleet-regrade", "create events default/", "get configmaps OWN/fleet-role-probe", "list leases.coordination.k8s.io OWN/",
@@ -69,7 +85,7 @@ var refused = []string{
 
 func Test_rights(t *testing.T) {
 	s := measured(t)
-	recovery, err := s.Regrade(t.Context(), "manifests", "--recovery")
+	recovery, err := s.Regrade(t.Context(), "manifests", "--recovery", "--heartbeat", "--alert")
 	s.must(err)
 	s.must(s.Apply(t.Context(), []byte(recovery), "Deployment", "DaemonSet"))
 	for account, g := range grants {

@@ -119,6 +119,8 @@ func (c *command) run(cmd *cobra.Command) error {
 	switch {
 	case c.output != "text" && c.output != "json":
 		return env.Usage("output %q: want text or json", c.output)
+	case c.output != "text" && !c.check:
+		return env.Usage("output %s: it is of --check", c.output)
 	case !c.check && len(receivers) == 0:
 		return env.Usage("nobody to tell: want FLEET_ALERT_WEBHOOK_URL, FLEET_ALERT_NTFY_URL, FLEET_ALERT_SLACK_URL or FLEET_ALERT_COMMAND")
 	case !c.check && c.settings.State == "":

@@ -53,6 +53,8 @@ func (s *Settings) Check() error {
 	switch {
 	case s.After < s.Interval:
 		return env.Usage("FLEET_ALERT_AFTER_SECONDS: a window of %s is shorter than the %s between two looks", s.After, s.Interval)
+	case s.File != "" && s.State != "" && filepath.Clean(s.File) == filepath.Clean(s.State):
+		return env.Usage("FLEET_ALERT_STATE: %s is the document (FLEET_ALERT_FILE)", s.State)
 	case s.File != "" && !filepath.IsAbs(s.File):
 		return env.Usage("FLEET_ALERT_FILE: %q is no absolute path", s.File)
 	case s.State != "" && s.State != InConfigMap && !filepath.IsAbs(s.State):
@@ -106,6 +108,11 @@ func (s *secrets) read(getenv func(string) string) (map[*env.Secret]obs.Secret, 
 			return nil, err
 		}
 		out[v] = got
+	}
+	for token, of := range map[*env.Secret]*env.Secret{&s.urlToken: &s.url, &s.webhookToken: &s.webhook, &s.ntfyToken: &s.ntfy} {
+		if out[token] != "" && out[of] == "" {
+			return nil, env.Usage("%s: it is sent nowhere without %s", token.Variable, of.Variable)
+		}
 	}
 	return out, nil
 }

@@ -207,6 +207,9 @@ func (c *command) publishers() (out []beat.Publisher, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if putToken != "" && putURL == "" {
+		return nil, env.Usage("HEARTBEAT_PUT_TOKEN: it is sent nowhere without HEARTBEAT_PUT_URL")
+	}
 	w := deliver.NewWeb(c.d.Version)
 	if c.settings.Dir != "" {
 		out = append(out, deliver.Folder{Path: c.settings.Dir})
