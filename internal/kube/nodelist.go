@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,10 +40,10 @@ var magic = []byte("k8s\x00")
 var errTruncated = errors.New("the answer ends early")
 
 // readNodes gives each Node of a NodeList in protobuf or JSON to f. Of one that is
-// Ready, not being deleted and without the annotation mark it gives a Node with name
-// and Ready condition alone.
-func readNodes(r io.Reader, mark string, f func(*corev1.Node)) error {
-	return eachNode(r, f, func(raw []byte) error { return oneNode(raw, mark, f) })
+// Ready, not being deleted and without any of the annotations marks it gives a
+// Node with name and Ready condition alone.
+func readNodes(r io.Reader, marks []string, f func(*corev1.Node)) error {
+	return eachNode(r, f, func(raw []byte) error { return oneNode(raw, marks, f) })
 }
 
 // eachNode reads a NodeList: each Node of one in protobuf goes to raw as it is, until
@@ -245,8 +246,8 @@ func (s *stream) list(size int64, one func([]byte) error) error {
 	return nil
 }
 
-func oneNode(raw []byte, mark string, f func(*corev1.Node)) error {
-	if name, ok := quiet(raw, mark); ok {
+func oneNode(raw []byte, marks []string, f func(*corev1.Node)) error {
+	if name, ok := quiet(raw, marks); ok {
 		n := corev1.Node{Status: corev1.NodeStatus{Conditions: readyTrue}}
 		n.Name = name
 		f(&n)
@@ -262,9 +263,9 @@ func oneNode(raw []byte, mark string, f func(*corev1.Node)) error {
 
 var readyTrue = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 
-// quiet is the name of a Node that is Ready, not being deleted and without the
-// annotation mark. It says no of all that it does not understand.
-func quiet(raw []byte, mark string) (name string, ok bool) {
+// quiet is the name of a Node that is Ready, not being deleted and without any
+// of the annotations marks. It says no of all that it does not understand.
+func quiet(raw []byte, marks []string) (name string, ok bool) {
 	ready, metas := false, 0
 	m := message(raw)
 	for m.more() {
@@ -279,7 +280,7 @@ func quiet(raw []byte, mark string) (name string, ok bool) {
 			for meta.more() {
 				field, value, ok := meta.next()
 				switch {
-				case !ok, field == metaDeletion, field == metaNote && entry(value, mark):
+				case !ok, field == metaDeletion, field == metaNote && entry(value, marks):
 					return "", false
 				case field == metaName:
 					name = string(value)
@@ -306,13 +307,13 @@ func quiet(raw []byte, mark string) (name string, ok bool) {
 	return name, ready && metas == 1 && name != ""
 }
 
-// entry says whether the entry of a map may have that key.
-func entry(raw []byte, key string) bool {
+// entry says whether the entry of a map may have one of those keys.
+func entry(raw []byte, keys []string) bool {
 	m := message(raw)
 	seen := false
 	for m.more() {
 		field, value, ok := m.next()
-		if !ok || field == entryKey && string(value) == key {
+		if !ok || field == entryKey && slices.Contains(keys, string(value)) {
 			return true
 		}
 		seen = seen || field == entryKey

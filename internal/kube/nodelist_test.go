@@ -30,7 +30,7 @@ func inProtobuf(tb testing.TB, list corev1.NodeList) []byte {
 const testMark = fleet.AnnotationOutOfService
 
 func readAll(raw []byte) (nodes []recover.Node, err error) {
-	err = readNodes(bytes.NewReader(raw), testMark, func(n *corev1.Node) { nodes = append(nodes, recoverable(n)) })
+	err = readNodes(bytes.NewReader(raw), []string{testMark, "example.com/former"}, func(n *corev1.Node) { nodes = append(nodes, recoverable(n)) })
 	return nodes, err
 }
 
@@ -53,6 +53,7 @@ func TestOnlyWhatMattersOfAListIsDecoded(t *testing.T) {
 		"one with two of them":         {change(func(n *corev1.Node) { n.Status.Conditions[0].Type, n.Status.Conditions[0].Status = "Ready", "Unknown" }), true},
 		"one without a status":         {change(func(n *corev1.Node) { n.Status = corev1.NodeStatus{} }), true},
 		"one that is marked":           {change(func(n *corev1.Node) { n.Annotations[testMark] = "" }), true},
+		"one with a mark of before":    {change(func(n *corev1.Node) { n.Annotations["example.com/former"] = "" }), true},
 		"one with the mark as a label": {change(func(n *corev1.Node) { n.Labels[testMark] = "" }), false},
 		"one that is being deleted":    {change(func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{Time: since} }), true},
 		"one without a name":           {change(func(n *corev1.Node) { n.Name = "" }), true},
@@ -139,7 +140,7 @@ func FuzzQuietNodes(f *testing.F) {
 	}
 	f.Add([]byte{0x0a, 0x02, 0x0a, 0x00})
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		name, ok := quiet(raw, testMark)
+		name, ok := quiet(raw, []string{testMark})
 		var n corev1.Node
 		err := n.Unmarshal(raw)
 		if !ok || err != nil {

@@ -26,14 +26,14 @@ import (
 type RecoveryAPI struct {
 	k    *Client
 	core rest.Interface
-	mark string
+	mark []string
 }
 
 // NewRecoveryAPI makes one on a connection. An empty namespace is
-// fleet.DefaultNamespace; mark is the annotation of Nodes that are read whole though
+// fleet.DefaultNamespace; marks are the annotations of Nodes that are read whole though
 // they are Ready.
-func NewRecoveryAPI(conn *Connection, namespace, mark string) *RecoveryAPI {
-	return &RecoveryAPI{k: NewClient(conn, Options{Namespace: namespace}), core: conn.core, mark: mark}
+func NewRecoveryAPI(conn *Connection, namespace string, marks ...string) *RecoveryAPI {
+	return &RecoveryAPI{k: NewClient(conn, Options{Namespace: namespace}), core: conn.core, mark: marks}
 }
 
 // Requests counts the requests sent so far.
@@ -117,8 +117,8 @@ func recoverable(n *corev1.Node) recover.Node {
 }
 
 // Write implements recovery.Cluster: one request, which another resourceVersion than
-// the one that was read refuses with execute.ErrConflict. A patch names the one
-// annotation, and all taints, for a list is replaced whole.
+// the one that was read refuses with execute.ErrConflict. A patch names the
+// annotations that change, and all taints, for a list is replaced whole.
 func (r *RecoveryAPI) Write(ctx context.Context, w recover.Write) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -137,10 +137,14 @@ func (r *RecoveryAPI) Write(ctx context.Context, w recover.Write) error {
 			taints[i].TimeAdded = &metav1.Time{Time: t.Added}
 		}
 	}
+	annotations := map[string]*string{w.Annotation: w.Mark}
+	for _, key := range w.Drop {
+		annotations[key] = nil
+	}
 	raw, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{
 			"resourceVersion": w.Version,
-			"annotations":     map[string]*string{w.Annotation: w.Mark},
+			"annotations":     annotations,
 		},
 		"spec": map[string]any{"taints": taints},
 	})

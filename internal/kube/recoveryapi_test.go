@@ -82,13 +82,18 @@ func TestARecoverableNodeIsReadWhole(t *testing.T) {
 
 // Group B: taint and mark come and go; whatever else the Node says stays as it is.
 func TestTaintAndMarkComeAndGo(t *testing.T) {
-	r, c := recoveryOn(silentNode())
+	node := silentNode()
+	node.Annotations["example.com/former"] = "x"
+	r, c := recoveryOn(node)
 	mark := "2026-11-30T12:00:00Z"
 	n := theNode(t, r)
-	w := recover.Write{Node: "n3", UID: n.UID, Version: n.Version, Annotation: fleet.AnnotationOutOfService, Mark: &mark,
+	w := recover.Write{Node: "n3", UID: n.UID, Version: n.Version, Annotation: fleet.AnnotationOutOfService, Mark: &mark, Drop: []string{"example.com/former"},
 		Taints: append(n.Taints, recover.Taint{Key: fleet.TaintOutOfService, Value: "nodeshutdown", Effect: "NoExecute", Added: since.Add(time.Hour)})}
 	if err := r.Write(t.Context(), w); err != nil {
 		t.Fatal(err)
+	}
+	if n.Annotations["example.com/former"] != "x" {
+		t.Fatal("the mark of before is not there")
 	}
 	n = theNode(t, r)
 	if len(n.Taints) != 3 || n.Taints[0].Added != since || n.Taints[2] != w.Taints[2] || n.Annotations[fleet.AnnotationOutOfService] != mark || n.Annotations["c"] != "d" || n.Labels["a"] != "b" {

@@ -389,8 +389,8 @@ func TestRecoverysRightsFollowItsSettings(t *testing.T) {
 	}
 }
 
-// The watcher leaves a dead node before the threshold, knows its own node, and has no
-// power on the host.
+// The watcher leaves a dead node before the threshold, may run on one whose taint it has
+// to take off, knows its own node, and has no power on the host.
 func TestRecoverysPodLeavesADeadNode(t *testing.T) {
 	for _, o := range render(t, settings()) {
 		if o.Kind() != "Deployment" || o.Name() != fleet.ServiceAccountRecovery {
@@ -430,13 +430,16 @@ func TestRecoverysPodLeavesADeadNode(t *testing.T) {
 			t.Fatal(err)
 		}
 		spec := d.Spec.Template.Spec
-		soon := 0
+		soon, anyTime := 0, 0
 		for _, tol := range spec.Tolerations {
 			if tol.Effect == "NoExecute" && tol.TolerationSeconds != nil && *tol.TolerationSeconds == 10 {
 				soon++
 			}
+			if tol.Key == fleet.TaintOutOfService && tol.Effect == "NoExecute" && tol.TolerationSeconds == nil {
+				anyTime++
+			}
 		}
-		if d.Spec.Replicas != 1 || soon != 2 || spec.PriorityClassName == "" || !spec.SecurityContext.RunAsNonRoot || spec.SecurityContext.RunAsUser != 65532 {
+		if d.Spec.Replicas != 1 || soon != 2 || anyTime != 1 || spec.PriorityClassName == "" || !spec.SecurityContext.RunAsNonRoot || spec.SecurityContext.RunAsUser != 65532 {
 			t.Errorf("%+v", d)
 		}
 		c := spec.Containers[0]

@@ -71,6 +71,9 @@ func recoveryDeployment(s Settings) Object {
 					"tolerations": []Object{
 						{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"},
 						away("node.kubernetes.io/not-ready"), away("node.kubernetes.io/unreachable"),
+						// Where every node that is Ready again still carries the taint, only who may
+						// run there takes it off. A node that is not reachable is left by the above.
+						{"key": fleet.TaintOutOfService, "operator": "Exists", "effect": "NoExecute"},
 					},
 					"securityContext": Object{
 						"runAsNonRoot": true, "runAsUser": 65532, "runAsGroup": 65532,

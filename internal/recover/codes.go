@@ -2,9 +2,10 @@ package recover
 
 // Codes of why a Node is changed.
 const (
-	CodeSilentLong = "SilentLong"
-	CodeReadyAgain = "ReadyAgain"
-	CodeGoneLong   = "GoneLong"
+	CodeSilentLong  = "SilentLong"
+	CodeReadyAgain  = "ReadyAgain"
+	CodeKubeletBack = "KubeletBack"
+	CodeGoneLong    = "GoneLong"
 )
 
 // Codes of why it is not.

@@ -57,6 +57,8 @@ type Write struct {
 	// Mark is the value of the annotation, nil to remove it.
 	Annotation string  `json:"annotation,omitempty"`
 	Mark       *string `json:"mark,omitempty"`
+	// Drop are the annotations of earlier settings that are removed.
+	Drop []string `json:"drop,omitempty"`
 	// Taints are all that the Node has then.
 	Taints []Taint `json:"taints,omitempty"`
 }
@@ -86,7 +88,7 @@ func Decide(o Observation, p Policy) Decision {
 			v.act(ActClear, CodeReadyAgain, "%s is Ready again", n.Name)
 			v.Write = cleared(n, p)
 		case ReadyFalse:
-			v.hold(CodeKubeletSpeaks, "%s says itself that it is not Ready: its kubelet lives, and ends its pods", n.Name)
+			speaking(&v, n, p)
 		case ReadyUnknown:
 			silent(&v, n, &o, p, exempt, crowd)
 		default:
@@ -109,13 +111,26 @@ func (v *Verdict) act(a Action, code, format string, args ...any) {
 	v.hold(code, format, args...)
 }
 
+// speaking judges a Node whose kubelet says itself that it is not Ready. One that is
+// marked and says so for the threshold is cleared, for its host is not dead, and as long
+// as the taint is there Kubernetes takes pods for gone that the kubelet is still ending.
+// What boots is Ready sooner, and cleared by that.
+func speaking(v *Verdict, n *Node, p Policy) {
+	if p.marked(n) && n.Speaks >= p.After {
+		v.act(ActClear, CodeKubeletBack, "%s says itself for %s that it is not Ready: its kubelet lives", n.Name, seconds(n.Speaks))
+		v.Write = cleared(n, p)
+		return
+	}
+	v.hold(CodeKubeletSpeaks, "%s says itself that it is not Ready: its kubelet lives, and ends its pods", n.Name)
+}
+
 // silent judges a Node whose kubelet is silent. What exempts it is said alone; how
 // long and what the probes say is of no matter then.
 func silent(v *Verdict, n *Node, o *Observation, p Policy, leased map[string]bool, crowd string) {
 	anyones, own := n.outOfService()
 	switch {
 	case own && p.marked(n):
-		v.hold(CodeOutOfService, "%s is out of service since %s, by its mark; the taint goes when it is Ready", n.Name, n.Annotations[p.Annotation])
+		v.hold(CodeOutOfService, "%s is out of service since %s, by its mark; the taint goes when it is Ready", n.Name, n.Annotations[p.mark(n)])
 		prune(v, n, o, p, leased)
 		return
 	case anyones:
@@ -217,7 +232,7 @@ func tainted(n *Node, now time.Time, p Policy) *Write {
 	t := ours()
 	t.Added = now
 	return &Write{
-		Node: n.Name, UID: n.UID, Version: n.Version, Annotation: p.Annotation, Mark: &mark,
+		Node: n.Name, UID: n.UID, Version: n.Version, Annotation: p.Annotation, Mark: &mark, Drop: p.former(n),
 		Taints: append(slices.Clone(n.Taints), t),
 	}
 }
@@ -225,7 +240,7 @@ func tainted(n *Node, now time.Time, p Policy) *Write {
 // cleared removes our mark, and the taint that is ours by key, value and effect. One
 // of the same key that a person has added beside it stays (safety rule 27).
 func cleared(n *Node, p Policy) *Write {
-	w := &Write{Node: n.Name, UID: n.UID, Version: n.Version, Annotation: p.Annotation}
+	w := &Write{Node: n.Name, UID: n.UID, Version: n.Version, Annotation: p.Annotation, Drop: p.former(n)}
 	for _, t := range n.Taints {
 		if !t.is(ours()) {
 			w.Taints = append(w.Taints, t)

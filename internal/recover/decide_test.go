@@ -162,8 +162,20 @@ var cases = map[string]tt{
 	"R-B-08: the taint goes when the node is Ready":          {[]Node{worker("n1"), worker("n2", out(time.Minute), back)}, nil, "n2 clear ReadyAgain"},
 	"R-B-08: also of a node of a swap":                       {[]Node{worker("n1"), voter("n2", out(time.Minute), back, annotated(keys.Record(), "{}"))}, nil, "n2 clear ReadyAgain"},
 	"R-B-08: also of a node that the Lease exempts":          {[]Node{worker("n1"), voter("n2", out(time.Minute), back)}, leaseOf(held("n2", "", 0), 0), "n2 clear ReadyAgain"},
-	"the own node's taint goes: this process runs there":     {[]Node{worker("n1"), worker("me", out(time.Minute), back)}, nil, "me clear ReadyAgain"},
-	"a mark without a taint goes":                            {[]Node{worker("n1"), worker("n2", annotated(mark, ""))}, nil, "n2 clear ReadyAgain"},
+	"a node that comes back and stays not Ready is cleared: its kubelet lives": {
+		[]Node{worker("n1"), worker("n2", out(time.Minute), speaks(120*time.Second))}, nil, "n2 clear KubeletBack",
+	},
+	"one that says so for less is waited for": {[]Node{worker("n1"), worker("n2", out(time.Minute), speaks(119*time.Second))}, nil, "n2 - KubeletSpeaks"},
+	"one that we did not taint is left alone": {
+		[]Node{worker("n1"), worker("n2", speaks(time.Hour), taint(fleet.TaintOutOfService, fleet.TaintOutOfServiceValue, fleet.EffectNoExecute))}, nil, "n2 - KubeletSpeaks",
+	},
+	"a node that is marked as before the annotation's name was changed is out of service": {[]Node{worker("n1"), worker("n2", out(time.Minute))}, renamed, "n2 - OutOfService"},
+	"it is cleared": {[]Node{worker("n1"), worker("n2", out(time.Minute), back)}, renamed, "n2 clear ReadyAgain"},
+	"and not deleted, for it may be another program's": {
+		[]Node{worker("n1"), worker("n2", out(48*time.Hour))}, both(pruning, renamed), "n2 - OutOfService BadMark",
+	},
+	"the own node's taint goes: this process runs there": {[]Node{worker("n1"), worker("me", out(time.Minute), back)}, nil, "me clear ReadyAgain"},
+	"a mark without a taint goes":                        {[]Node{worker("n1"), worker("n2", annotated(mark, ""))}, nil, "n2 clear ReadyAgain"},
 	"several nodes in one pass": {
 		[]Node{worker("n1"), worker("n5"), worker("n6"), worker("n4", silent(2*time.Hour)), worker("n2", silent(time.Hour)), worker("n3", out(time.Minute), back)}, nil,
 		"n2 taint SilentLong\nn3 clear ReadyAgain\nn4 taint SilentLong",
@@ -286,6 +298,10 @@ var cases = map[string]tt{
 func leaseOf(l lease.Lease, unchanged time.Duration) change {
 	return func(o *Observation, _ *Policy) { o.Lease, o.LeaseUnchanged = l, unchanged }
 }
+func renamed(_ *Observation, p *Policy) { p.Annotation, p.Former = "example.com/new", []string{mark} }
+func speaks(d time.Duration) func(*Node) {
+	return func(n *Node) { n.Ready, n.Silent, n.Gone, n.Speaks = ReadyFalse, 0, 0, d }
+}
 func pruning(_ *Observation, p *Policy) { p.Prune = 24 * time.Hour }
 func both(a, b change) change           { return func(o *Observation, p *Policy) { a(o, p); b(o, p) } }
 func witnesses(w ...Witness) change {
@@ -379,13 +395,17 @@ func TestWhatIsWritten(t *testing.T) {
 			worker("n2", annotated(mark, text), func(n *Node) { n.Taints = []Taint{other, own} }),
 			Write{Node: "n2", UID: "u-n2", Version: "7", Annotation: mark, Taints: []Taint{other}},
 		},
+		"marks of earlier settings go along": {
+			worker("n2", annotated(mark, text), annotated("example.com/former", "x"), func(n *Node) { n.Taints = []Taint{own} }),
+			Write{Node: "n2", UID: "u-n2", Version: "7", Annotation: mark, Drop: []string{"example.com/former"}},
+		},
 		"one of the key that a person added beside it stays": {
 			worker("n2", annotated(mark, text), func(n *Node) { n.Taints = []Taint{own, byHand} }),
 			Write{Node: "n2", UID: "u-n2", Version: "7", Annotation: mark, Taints: []Taint{byHand}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := tt{nodes: []Node{worker("n1"), c.node}}.decide()
+			d := tt{nodes: []Node{worker("n1"), c.node}, change: func(_ *Observation, p *Policy) { p.Former = []string{"example.com/former"} }}.decide()
 			if len(d.Verdicts) != 1 || d.Verdicts[0].Write == nil {
 				t.Fatalf("%+v", d.Verdicts)
 			}

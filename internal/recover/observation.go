@@ -44,6 +44,8 @@ type Node struct {
 	// Gone is for how long it was seen to be, pauses between looks left out: the silence
 	// is one as long as the condition's time stays the same.
 	Gone time.Duration `json:"gone,omitempty"`
+	// Speaks is for how long Ready was seen to be False, in the same way.
+	Speaks time.Duration `json:"speaks,omitempty"`
 	// Signs are what else was seen of the host, of each kind at most one. Empty for a
 	// Node of which nothing hangs on them.
 	Signs []Sign `json:"signs,omitempty"`
@@ -93,8 +95,10 @@ type Policy struct {
 	After time.Duration `json:"after"`
 	// Period is that of the fleet's probes and host daemons.
 	Period time.Duration `json:"period"`
-	// Annotation marks a Node as tainted by us.
-	Annotation string `json:"annotation,omitempty"`
+	// Annotation marks a Node as tainted by us; Former are those that did so under earlier
+	// settings, which are cleared and not written.
+	Annotation string   `json:"annotation,omitempty"`
+	Former     []string `json:"former,omitempty"`
 	// Evidence: a host that probes measure, where there are probes, must be found
 	// unreachable by those of two other hosts.
 	Evidence bool `json:"evidence"`
@@ -130,10 +134,29 @@ func (t Taint) is(o Taint) bool {
 	return t.Key == o.Key && t.Value == o.Value && t.Effect == o.Effect
 }
 
-// marked says whether the Node carries our mark, whatever its value.
-func (p Policy) marked(n *Node) bool {
-	_, ok := n.Annotations[p.Annotation]
-	return ok
+// Marks are the annotations that are ours, the one that is written first.
+func (p Policy) Marks() []string { return append([]string{p.Annotation}, p.Former...) }
+
+// mark is the first of ours that the Node carries, whatever its value; empty for none.
+func (p Policy) mark(n *Node) string {
+	for _, key := range p.Marks() {
+		if _, ok := n.Annotations[key]; ok {
+			return key
+		}
+	}
+	return ""
+}
+
+func (p Policy) marked(n *Node) bool { return p.mark(n) != "" }
+
+// former are the Node's marks of earlier settings.
+func (p Policy) former(n *Node) (keys []string) {
+	for _, key := range p.Former {
+		if _, ok := n.Annotations[key]; ok && key != p.Annotation {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // outOfService says whether anybody's taint of that key is there, and ours.

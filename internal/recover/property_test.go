@@ -27,6 +27,9 @@ func drawNode(t *rapid.T, name string) Node {
 	if n.Ready != ReadyUnknown {
 		n.Silent, n.Gone = 0, 0
 	}
+	if n.Ready == ReadyFalse {
+		n.Speaks = time.Duration(rapid.IntRange(0, 300).Draw(t, "speaks")) * time.Second
+	}
 	n.Since = now.Add(-time.Duration(rapid.IntRange(-10, 1000).Draw(t, "since")) * time.Hour / 4)
 	n.Deleting = rapid.IntRange(0, 9).Draw(t, "deleting") == 0
 	n.EtcdIsVoter = rapid.SampledFrom([]string{"", "True", "False", "Unknown"}).Draw(t, "condition")
@@ -192,7 +195,7 @@ func TestWhateverIsObservedNobodyElseIsTainted(t *testing.T) {
 					t.Fatalf("%s was tainted on the word of %d", n.Name, missed)
 				}
 			case ActClear:
-				if _, marked := n.Annotations[mark]; n.Ready != ReadyTrue || !marked {
+				if _, marked := n.Annotations[mark]; !marked || n.Ready != ReadyTrue && (n.Ready != ReadyFalse || n.Speaks < p.After) {
 					t.Fatalf("%s was cleared", n.Name)
 				}
 				for _, x := range n.Taints {

@@ -15,6 +15,10 @@ func prune(v *Verdict, n *Node, o *Observation, p Policy, leased map[string]bool
 	if p.Prune <= 0 {
 		return
 	}
+	if _, ours := n.Annotations[p.Annotation]; !ours {
+		v.hold(CodeBadMark, "%s is not deleted: its mark is of another setting, %s", n.Name, p.mark(n))
+		return
+	}
 	gone, err := goneFor(n, o, p)
 	if err != nil {
 		v.hold(CodeBadMark, "%s is not deleted: its mark %v", n.Name, err)

@@ -203,6 +203,8 @@ func byDate(nodes []recover.Node, date time.Time) {
 		if n := &nodes[i]; n.Ready == recover.ReadyUnknown {
 			n.Silent = max(0, date.Sub(n.Since))
 			n.Gone = n.Silent
+		} else if n.Ready == recover.ReadyFalse {
+			n.Speaks = max(0, date.Sub(n.Since))
 		}
 	}
 }

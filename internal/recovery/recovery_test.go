@@ -128,6 +128,9 @@ func (a *api) Write(_ context.Context, w recover.Write) error {
 	}
 	n.Taints = slices.Clone(w.Taints)
 	n.Annotations = maps.Clone(n.Annotations)
+	for _, key := range w.Drop {
+		delete(n.Annotations, key)
+	}
 	if w.Mark == nil {
 		delete(n.Annotations, w.Annotation)
 	} else {
@@ -847,6 +850,36 @@ func TestANewProcessPrunesNobodyByTheDate(t *testing.T) {
 		a.wait(3 * time.Minute)
 		if a.nodes["n4"] != nil {
 			t.Error("not deleted by the own clock either")
+		}
+	})
+}
+
+// A host that comes back and does not get Ready is not dead: it is cleared once its
+// kubelet has said so for the threshold, and not for a word of a moment.
+func TestANodeThatComesBackNotReadyIsCleared(t *testing.T) {
+	a := newAPI(well("n1"), well("n2"), well("n3"))
+	run(t, a, recovery.Settings{Policy: policy(), Poll: poll}, func() {
+		speaks := func() {
+			a.nodes["n3"].Ready, a.nodes["n3"].Since = recover.ReadyFalse, time.Now().UTC()
+			a.bump(a.nodes["n3"])
+		}
+		a.falls("n3")
+		a.wait(3 * time.Minute)
+		if !a.tainted("n3") {
+			t.Fatal("not tainted")
+		}
+		speaks()
+		a.wait(105 * time.Second)
+		a.falls("n3")
+		a.wait(time.Minute)
+		speaks()
+		a.wait(110 * time.Second)
+		if !a.tainted("n3") {
+			t.Error("cleared before it spoke for the threshold on end")
+		}
+		a.wait(3 * poll)
+		if a.tainted("n3") || len(a.nodes["n3"].Annotations) != 0 {
+			t.Error("not cleared")
 		}
 	})
 }

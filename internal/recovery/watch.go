@@ -8,7 +8,8 @@ import (
 	"github.com/exadev/regrade/internal/recover"
 )
 
-// watch is since when each silent node was seen to be silent, by the own clock. The
+// watch is since when each node was seen to be silent, or to say that it is not Ready, by
+// the own clock. The
 // time that stands in the condition was written by another host's clock: it is never
 // compared, only seen to be the same.
 type watch struct {
@@ -16,8 +17,9 @@ type watch struct {
 	last   time.Time
 }
 
-// spell is one silence: of a Node, since a transition.
+// spell is one silence, or one time of not being Ready: of a Node, since a transition.
 type spell struct {
+	ready recover.Ready
 	uid   string
 	since time.Time // of the condition
 	first time.Time // of the own clock, since the last pause
@@ -33,21 +35,25 @@ func (w *watch) see(nodes []recover.Node, now time.Time, gap time.Duration) {
 	silent := make(map[string]spell, len(w.spells))
 	for i := range nodes {
 		n := &nodes[i]
-		n.Silent, n.Gone = 0, 0
-		if n.Ready != recover.ReadyUnknown {
+		n.Silent, n.Gone, n.Speaks = 0, 0, 0
+		if n.Ready != recover.ReadyUnknown && n.Ready != recover.ReadyFalse {
 			continue
 		}
 		s, ok := w.spells[n.Name]
 		switch {
-		case !ok || s.uid != n.UID || !s.since.Equal(n.Since):
-			s = spell{uid: n.UID, since: n.Since, first: now}
+		case !ok || s.ready != n.Ready || s.uid != n.UID || !s.since.Equal(n.Since):
+			s = spell{ready: n.Ready, uid: n.UID, since: n.Since, first: now}
 		case paused:
 			s.first = now
 		default:
 			s.gone += passed
 		}
 		silent[n.Name] = s
-		n.Silent, n.Gone = now.Sub(s.first), s.gone
+		if n.Ready == recover.ReadyFalse {
+			n.Speaks = now.Sub(s.first)
+		} else {
+			n.Silent, n.Gone = now.Sub(s.first), s.gone
+		}
 	}
 	w.spells = silent
 }

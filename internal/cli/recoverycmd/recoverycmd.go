@@ -25,7 +25,7 @@ import (
 
 // Deps are what the commands are made with; tests put a cluster in memory here.
 type Deps struct {
-	Connect func(a kube.Access, namespace, mark string) (recovery.Cluster, error)
+	Connect func(a kube.Access, namespace string, marks []string) (recovery.Cluster, error)
 	// Look is how often `recovery status` looks again.
 	Look time.Duration
 	// Version is the program's, for the API server's log.
@@ -35,12 +35,12 @@ type Deps struct {
 // Production reaches a real cluster.
 func Production(version string) Deps {
 	return Deps{
-		Connect: func(a kube.Access, namespace, mark string) (recovery.Cluster, error) {
+		Connect: func(a kube.Access, namespace string, marks []string) (recovery.Cluster, error) {
 			conn, err := kube.Connect(a)
 			if err != nil {
 				return nil, err
 			}
-			return kube.NewRecoveryAPI(conn, namespace, mark), nil
+			return kube.NewRecoveryAPI(conn, namespace, marks...), nil
 		},
 		Look: 2 * time.Second, Version: version,
 	}
@@ -155,7 +155,7 @@ func (c *command) run(cmd *cobra.Command) error {
 		}
 		defer func() { _ = l.Close() }()
 	}
-	cluster, err := c.d.Connect(access, c.namespace, p.Annotation)
+	cluster, err := c.d.Connect(access, c.namespace, p.Marks())
 	if err != nil {
 		return env.Failed(err)
 	}

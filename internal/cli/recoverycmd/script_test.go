@@ -88,7 +88,7 @@ func regrade() {
 	e := env.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: time.Now}
 	d := recoverycmd.Production("test")
 	d.Look = time.Millisecond
-	d.Connect = func(a kube.Access, namespace, mark string) (recovery.Cluster, error) {
+	d.Connect = func(a kube.Access, namespace string, marks []string) (recovery.Cluster, error) {
 		raw, err := os.ReadFile("cluster.json")
 		if err != nil {
 			return nil, errors.New("asked for a cluster: nothing may be asked when a setting is wrong")

@@ -1,6 +1,7 @@
 package recoverycmd
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -50,7 +51,7 @@ func (s *Settings) Flags(fs *pflag.FlagSet, prefix string) {
 		fs.Var(env.Seconds{Value: &s.poll, Min: time.Second, Max: maxPoll}, n, "time between two passes")
 	})
 	add("annotation", "NODE_RECOVERY_ANNOTATION", func(n string) {
-		fs.StringVar(&s.annotation, n, fleet.AnnotationOutOfService, "annotation that marks a Node as tainted by this program")
+		fs.StringVar(&s.annotation, n, fleet.AnnotationOutOfService, "annotation that marks a Node as tainted by this program; further ones, comma-separated, and the default one are those of earlier settings: they are cleared and not written")
 	})
 	add("evidence", "NODE_RECOVERY_EVIDENCE", func(n string) {
 		fs.Var(env.Bool{Value: &s.Evidence}, n, "where the cluster has probes, taint a voter only when those of two other hosts get no answer from it")
@@ -87,14 +88,22 @@ func (s *Settings) Policy(cmd *cobra.Command, prefix string, keys fleet.Keys) (r
 	case s.prune > 0 && time.Duration(s.prune)*time.Hour < s.after:
 		return recover.Policy{}, env.Usage("%s: %d h is less than the %s after which a node is taken for dead", called("prune-hours"), s.prune, s.after)
 	}
-	if err := fleet.CheckKey(s.annotation); err != nil {
-		return recover.Policy{}, env.Usage("%s: %v", called("annotation"), err)
+	marks := strings.Split(s.annotation, ",")
+	for i, mark := range marks {
+		mark = strings.TrimSpace(mark)
+		if err := fleet.CheckKey(mark); err != nil {
+			return recover.Policy{}, env.Usage("%s: %v", called("annotation"), err)
+		}
+		if strings.HasPrefix(mark, keys.Prefix()) || strings.HasPrefix(mark, fleet.EtcdAnnotationPrefix) {
+			return recover.Policy{}, env.Usage("%s: %s is under a prefix whose annotations mean something else", called("annotation"), mark)
+		}
+		marks[i] = mark
 	}
-	if strings.HasPrefix(s.annotation, keys.Prefix()) || strings.HasPrefix(s.annotation, fleet.EtcdAnnotationPrefix) {
-		return recover.Policy{}, env.Usage("%s: %s is under a prefix whose annotations mean something else", called("annotation"), s.annotation)
+	if !slices.Contains(marks, fleet.AnnotationOutOfService) {
+		marks = append(marks, fleet.AnnotationOutOfService)
 	}
 	return recover.Policy{
-		Keys: keys, After: s.after, Annotation: s.annotation, Evidence: s.Evidence, MaxPercent: s.percent,
+		Keys: keys, After: s.after, Annotation: marks[0], Former: marks[1:], Evidence: s.Evidence, MaxPercent: s.percent,
 		Prune: time.Duration(s.prune) * time.Hour,
 	}, nil
 }
