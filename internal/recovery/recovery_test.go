@@ -323,6 +323,25 @@ func TestASilenceThatWasBrokenCountsAnew(t *testing.T) {
 	})
 }
 
+// The condition's time has whole seconds, and a clock may be set back: a kubelet that
+// spoke and one that is silent are told apart by what the condition says as well.
+func TestASilenceBeginsWithTheWordUnknown(t *testing.T) {
+	a := newAPI(well("n1"), well("n2"), well("n3"))
+	run(t, a, recovery.Settings{Policy: policy(), Poll: poll}, func() {
+		a.nodes["n3"].Ready, a.nodes["n3"].Since = recover.ReadyFalse, time.Now().UTC()
+		a.wait(10 * time.Minute)
+		a.nodes["n3"].Ready = recover.ReadyUnknown
+		a.wait(115 * time.Second)
+		if a.tainted("n3") {
+			t.Error("the time in which it spoke was counted")
+		}
+		a.wait(2 * poll)
+		if !a.tainted("n3") {
+			t.Error("not tainted")
+		}
+	})
+}
+
 // Safety rule 22: what the API's clock says, and that of whoever wrote the condition,
 // makes nobody dead earlier, nor later.
 func TestAClockThatJumpsTaintsNobody(t *testing.T) {
