@@ -80,6 +80,10 @@ func (k Keys) Controller() string { return k.Prefix() + "role-controller" }
 // (safety rule 16).
 func (k Keys) Cordoned() string { return k.Prefix() + "role-cordoned" }
 
+// LevelCordoned marks a cordon that a level's step set: who steps up takes it away, and
+// nobody else's (safety rule 27). Its value is the API server's Date of then.
+func (k Keys) LevelCordoned() string { return k.Prefix() + "regrade-cordoned" }
+
 // Taint is the key of the step-4 taint, beside its value and effect
 // TaintValue and NoSchedule. It shares its name with the Swap annotation.
 func (k Keys) Taint() string { return k.Prefix() + swapKeyName }

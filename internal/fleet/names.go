@@ -55,6 +55,9 @@ const (
 	// ServiceAccountProbe is the probes', and the name of their DaemonSet.
 	ServiceAccountProbe = "fleet-role-probe"
 	ServiceAccountHost  = "fleet-role-actuator"
+	// ServiceAccountLevel is of the level half of the host daemons: it may patch Nodes, evict
+	// pods and take the Lease, so it is made where levels are switched on alone.
+	ServiceAccountLevel = "fleet-level"
 	// ServiceAccountHeartbeat and ServiceAccountAlert are also the names of the
 	// Deployments.
 	ServiceAccountHeartbeat = "fleet-heartbeat"
@@ -109,6 +112,7 @@ const (
 	FileHostConfig  = "/etc/regrade/host.yaml"
 	FileJoinConfig  = "/etc/regrade/join.yaml"
 	FileKubeconfig  = "/etc/rancher/k3s/fleet-role-actuator.kubeconfig"
+	FileLevelKube   = "/etc/rancher/k3s/fleet-level.kubeconfig"
 	FileHostLock    = "/var/lib/rancher/k3s/fleet-role.lock"
 	DefaultDataDir  = "/var/lib/rancher/k3s"
 	FileServerConf  = "/etc/rancher/k3s/server.yaml"

@@ -79,6 +79,16 @@ func (d *Daemon) carryOut(ctx context.Context, e Effect) error {
 		return h.HoldPeerPort(ctx, e.Hold)
 	case MoveLeader:
 		return d.s.Etcd.MoveLeader(ctx, e.Member)
+	case NoteLevel:
+		if err := h.SetLevelJournal(ctx, e.LevelJournal.Bytes()); err != nil {
+			return err
+		}
+		if !e.LevelJournal.Running() && !e.LevelJournal.Ended.IsZero() {
+			d.levelEnded = d.s.Now()
+		}
+		return nil
+	case TakeLease, ReleaseLease, MarkNode, EvictPods:
+		return d.regradeEffect(ctx, e)
 	}
 	return fmt.Errorf("effect %q is unknown", e.Kind)
 }

@@ -30,8 +30,14 @@ const (
 	CodeSnapshotFailed = "SnapshotFailed"
 	CodeWrongLevel     = "WrongLevel"
 
+	// Of a step between levels.
+	CodeLevelSwap = "SwapUnderWay"
+	CodeLevelLate = "LevelLate"
+	CodeNotBack   = "ServerNotBack"
+
 	// Done, with something to say.
 	CodeLevelUnnoted = "LevelUnnoted"
+	CodePodsStay     = "PodsStay"
 
 	// Waits and holds.
 	CodeNoAPI           = "NoAPI"
@@ -44,6 +50,7 @@ const (
 	CodeForeignPrefix   = "ForeignPrefix"
 	CodeForeignCluster  = status.CodeForeignCluster
 	CodeContradiction   = "Contradiction"
+	CodeDraining        = "Draining"
 	CodeStopping        = "Stopping"
 	CodeProcessLives    = "ProcessLives"
 	CodeStarting        = "Starting"

@@ -12,6 +12,7 @@ import (
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/hostapi"
 	"github.com/exadev/regrade/internal/lease"
+	"github.com/exadev/regrade/internal/level"
 	"github.com/exadev/regrade/internal/obs"
 	"github.com/exadev/regrade/internal/platform"
 	"github.com/exadev/regrade/internal/status"
@@ -54,6 +55,8 @@ type Settings struct {
 	Log *slog.Logger
 	// Command makes the daemon a command's: it takes this step only.
 	Command *Command
+	// Levels switch the level half on; nil is off.
+	Levels *LevelSettings
 	// Silent suppresses reports and heartbeats (a command that only looks).
 	Silent bool
 }
@@ -86,6 +89,8 @@ type Daemon struct {
 
 	last     Effect
 	lastWait string
+	// lastLevel is what the level half said last.
+	lastLevel Said
 	// broken is the effect that failed in the last pass, and why.
 	broken    Kind
 	brokenWhy string
@@ -100,6 +105,10 @@ type Daemon struct {
 	unheard      bool      // that has been logged
 
 	warned []platform.Warning
+
+	reading    level.Reading
+	watch      level.Watch
+	levelEnded time.Time // when this process settled the last step between levels
 
 	facts    Facts
 	decision Decision
@@ -202,7 +211,7 @@ func (d *Daemon) pace(f Facts, dec Decision) Wake {
 	switch {
 	case d.quick(f, dec):
 		return Wake{After: Quick}
-	case f.swapping() || f.Journal.Phase == fleet.PhaseRunning || f.Command != nil:
+	case f.swapping() || f.Journal.Phase == fleet.PhaseRunning || f.Command != nil || f.Levels != nil && f.Levels.Journal.Running():
 		host, etcd := d.glances(f)
 		return Wake{After: Swapping, Glance: host || etcd}
 	}
@@ -304,6 +313,9 @@ func (d *Daemon) note(dec Decision) {
 				attrs = append(attrs, a.key, a.value)
 			}
 		}
+		if j := e.LevelJournal; j != nil {
+			attrs = append(attrs, "step", fmt.Sprintf("%s to %s %s", j.From, j.To, j.Phase), obs.Code, j.Code, obs.Sentence, j.Message)
+		}
 		d.log.Info("acts", attrs...)
 		d.lastWait = ""
 		return
@@ -312,6 +324,12 @@ func (d *Daemon) note(dec Decision) {
 		d.lastWait = w
 		if w != "" {
 			d.log.Info("waits", obs.Code, dec.Code, obs.Sentence, dec.Sentence)
+		}
+	}
+	if dec.Level != d.lastLevel {
+		d.lastLevel = dec.Level
+		if dec.Level.Code != "" {
+			d.log.Info("level", obs.Code, dec.Level.Code, obs.Sentence, dec.Level.Sentence)
 		}
 	}
 }

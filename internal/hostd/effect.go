@@ -1,6 +1,8 @@
 package hostd
 
 import (
+	"time"
+
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/platform/rolefile"
 )
@@ -26,6 +28,12 @@ const (
 	Prune      Kind = "prune"       // keep the newest etcd snapshots of ours
 	PeerPort   Kind = "peer-port"   // hold etcd's peer port or let it go
 	MoveLeader Kind = "move-leader" // hand etcd's leadership over
+
+	NoteLevel    Kind = "level-note"    // write the journal of a level's step
+	TakeLease    Kind = "take-lease"    // take the Lease for it, and never renew it
+	ReleaseLease Kind = "release-lease" // let the own node's Lease go
+	MarkNode     Kind = "mark-node"     // level label and cordon of the own Node
+	EvictPods    Kind = "evict"         // evict the pods of the own Node that may go
 )
 
 // Effect is one effect with all it needs.
@@ -35,13 +43,16 @@ type Effect struct {
 	Swap     fleet.SwapID      `json:"swap,omitempty"`    // Leave; empty deletes
 	Joining  rolefile.Joining  `json:"joining,omitzero"`  // Join; zero deletes
 	Identity rolefile.Identity `json:"identity,omitzero"` // Identify
-	Level    fleet.Level       `json:"level,omitempty"`   // SetLevel
+	Level    fleet.Level       `json:"level,omitempty"`   // SetLevel, MarkNode
 	URL      string            `json:"url,omitempty"`     // SetJoin; empty deletes
 	Base     string            `json:"base,omitempty"`    // Snapshot
 	Keep     int               `json:"keep,omitempty"`    // Prune
 	Hold     bool              `json:"hold,omitempty"`    // PeerPort
 	Member   fleet.MemberID    `json:"member,omitzero"`   // MoveLeader
 	Journal  *Journal          `json:"journal,omitempty"` // Note
+	At       time.Time         `json:"at,omitzero"`       // TakeLease: its acquire time
+
+	LevelJournal *LevelJournal `json:"level_journal,omitempty"` // NoteLevel
 }
 
 // moves says whether the effect changes which k3s process runs: what the votes of
@@ -57,9 +68,19 @@ type Decision struct {
 	Code     string `json:"code,omitempty"`
 	Sentence string `json:"sentence,omitempty"`
 
+	// Level is what the level half waits for, or why it changes nothing; its wait holds up
+	// no other rule.
+	Level Said `json:"level,omitzero"`
+
 	// Soon: what it waits for happens on this host within moments, so the next
 	// pass comes quickly.
 	Soon bool `json:"soon,omitempty"`
+}
+
+// Said is a reason code and its sentence.
+type Said struct {
+	Code     string `json:"code,omitempty"`
+	Sentence string `json:"sentence,omitempty"`
 }
 
 // Acts says whether there is an effect.

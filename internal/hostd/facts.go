@@ -58,6 +58,9 @@ type Facts struct {
 	// when one has.
 	AloneSince time.Time `json:"alone_since,omitzero"`
 
+	// Levels is nil where the level half is off.
+	Levels *Levels `json:"levels,omitempty"`
+
 	// Command is the step a person or an installer asked for, nil in the daemon.
 	Command *Command `json:"command,omitempty"`
 
@@ -75,7 +78,15 @@ type Command struct {
 	Local bool `json:"local,omitempty"`
 	// Join is the node to join, for promote-local.
 	Join string `json:"join,omitempty"`
+
+	// Level is the level that a person asks for, in place of a step; LookAtLevels only
+	// reads what a step to any level would be judged by.
+	Level        fleet.Level `json:"level,omitempty"`
+	LookAtLevels bool        `json:"look_at_levels,omitempty"`
 }
+
+// levels says whether the command is of levels and of nothing else.
+func (c Command) levels() bool { return c.Level != "" || c.LookAtLevels }
 
 // Policy is what host.yaml sets.
 type Policy struct {

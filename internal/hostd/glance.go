@@ -33,7 +33,8 @@ type sight struct {
 // member takes part in a swap, its own or others'.
 func (d *Daemon) glances(f Facts) (host, etcd bool) {
 	j := f.Journal
-	step := j.Phase == fleet.PhaseRunning && j.Step != fleet.StepSnapshot && !late(f, f.Policy.OperationTimeout)
+	step := j.Phase == fleet.PhaseRunning && j.Step != fleet.StepSnapshot && !late(f, f.Policy.OperationTimeout) ||
+		f.Levels != nil && f.Levels.Journal.Running() && !f.levelLate()
 	return step, f.Host.Server.Process && (step || f.swapping())
 }
 

@@ -23,7 +23,10 @@ func Next(f Facts) Decision {
 	o := f.order()
 	var waits Decision
 	rules := []func(Facts, order) Decision{finish, ordered, alone, orphaned, boot, snapshot, adopt, identify, prune, peerPort}
-	if f.Command != nil {
+	switch {
+	case f.Command != nil && f.Command.levels():
+		rules = nil
+	case f.Command != nil:
 		// Upkeep is the daemon's; a command holds no port of its own.
 		rules = []func(Facts, order) Decision{finish, ordered, snapshot, demoteLocal}
 	}
@@ -37,6 +40,14 @@ func Next(f Facts) Decision {
 		}
 		waits.Soon = waits.Soon || d.Soon
 	}
+	if f.Levels == nil || f.Command != nil && !f.Command.levels() {
+		return waits
+	}
+	d := regrade(f, o)
+	if d.Acts() {
+		return d
+	}
+	waits.Level, waits.Soon = Said{d.Code, d.Sentence}, waits.Soon || d.Soon
 	return waits
 }
 

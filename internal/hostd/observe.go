@@ -17,6 +17,7 @@ import (
 // observe reads everything. Only a host that cannot be read is an error; an
 // API server or an etcd that does not answer is a fact.
 func (d *Daemon) observe(ctx context.Context) (Facts, error) {
+	d.sense()
 	f, err := d.look(ctx)
 	if err != nil {
 		return Facts{}, err
@@ -65,6 +66,8 @@ func (d *Daemon) look(ctx context.Context) (Facts, error) {
 		d.handOverAt = time.Time{}
 	}
 	f.HandOverAt = d.handOverAt
+	f.Levels = d.levels(&f)
+	d.survey(ctx, &f) // before the others are asked, whose answers grow old the fastest
 	d.count(ctx, &f)
 	return f, nil
 }
@@ -72,7 +75,7 @@ func (d *Daemon) look(ctx context.Context) (Facts, error) {
 // count asks the other voters, once for these facts, when the own server is to be
 // stopped, or leadership handed over, and who they are is known.
 func (d *Daemon) count(ctx context.Context, f *Facts) {
-	if !f.OthersAt.IsZero() || !f.stopDue() && !f.handOverDue() {
+	if !f.OthersAt.IsZero() || !f.stopDue() && !f.handOverDue() && !f.levelMoves() {
 		return
 	}
 	l := f.list()

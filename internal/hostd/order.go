@@ -44,7 +44,7 @@ func (f Facts) order() order {
 	if f.View == nil || f.View.Self == nil {
 		c := f.Command
 		switch {
-		case c == nil || c.Step == fleet.StepFinishDemote:
+		case c == nil || c.Step == fleet.StepFinishDemote || c.levels():
 		case c.Local:
 			return order{swap: c.Swap, step: c.Step, join: c.Join, local: true}
 		case f.View == nil:
@@ -61,7 +61,7 @@ func (f Facts) order() order {
 			return o
 		}
 	}
-	if c := f.Command; c != nil && c.Step != fleet.StepFinishDemote {
+	if c := f.Command; c != nil && c.Step != fleet.StepFinishDemote && !c.levels() {
 		o.swap, o.step, o.local = c.Swap, c.Step, c.Local
 		if raw := ann[k.Swap()]; raw != "" && raw != string(c.Swap) {
 			o.problem = problem(CodeStaleSwap, "the Node takes part in swap %q, not in %s", raw, c.Swap)

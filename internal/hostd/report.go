@@ -36,6 +36,13 @@ func Report(f Facts, d Decision) status.Report {
 		// ended nobody asks any more.
 		r.Code, r.Message = d.Code, d.Sentence
 	}
+	if l := f.Levels; l != nil {
+		j := l.Journal
+		r.Regrade = &status.Regrade{
+			From: j.From, To: j.To, Phase: j.Phase, By: j.By, Code: j.Code, Message: j.Message, Began: j.Began, Ended: j.Ended,
+			Wait: d.Level.Code, Why: d.Level.Sentence,
+		}
+	}
 	if f.View != nil {
 		r.SkewMS = f.Now.Sub(f.View.Date).Milliseconds()
 	}

@@ -69,6 +69,7 @@ type rig struct {
 	daemon  *hostd.Daemon
 	command *hostd.Command
 	lock    hostd.Lock
+	levels  *hostd.LevelSettings // nil: the level half is off
 	boots   int
 	mu      sync.Mutex        // what a bubble's test changes while the daemon runs
 	joins   map[string]string // joins() when nil
@@ -125,7 +126,7 @@ func (r *rig) restart() {
 	}
 	r.daemon = hostd.New(hostd.Settings{
 		Node: r.node, Policy: p, Host: r.host, API: r, Etcd: etcd{r}, Ways: r, Lock: r.lock,
-		Now: func() time.Time { return r.now }, Command: r.command, Log: r.log,
+		Now: func() time.Time { return r.now }, Command: r.command, Log: r.log, Levels: r.levels,
 	})
 }
 

@@ -61,6 +61,8 @@ type Facts struct {
 
 	// Journal is what SetJournal wrote, nil when nothing did.
 	Journal []byte `json:"journal,omitempty"`
+	// LevelJournal is what SetLevelJournal wrote, nil when nothing did.
+	LevelJournal []byte `json:"level_journal,omitempty"`
 }
 
 // Warning is a condition of the host, by its code.

@@ -49,6 +49,8 @@ type Files interface {
 	SetJoin(ctx context.Context, role fleet.Role, url string) error
 	// SetJournal keeps the daemon's own note of the step it is in.
 	SetJournal(ctx context.Context, raw []byte) error
+	// SetLevelJournal keeps its note of the step between levels that it is in.
+	SetLevelJournal(ctx context.Context, raw []byte) error
 }
 
 // Units starts and stops k3s. Both units stay enabled for ever: the files

@@ -34,7 +34,9 @@ type Host struct {
 	// Staged: there is a server configuration at all.
 	Staged  bool
 	Journal []byte
-	Shims   int
+	// LevelJournal is the same of a step between levels.
+	LevelJournal []byte
+	Shims        int
 	// PeerPort: the daemon holds etcd's peer port.
 	PeerPort bool
 

@@ -72,6 +72,8 @@ func (m *Machine) Observe(ctx context.Context) (f platform.Facts, err error) {
 			Snapshots:  slices.Clone(h.Data.Snapshots),
 			K3sVersion: m.w.cfg.Version,
 			Journal:    slices.Clone(h.Journal),
+
+			LevelJournal: slices.Clone(h.LevelJournal),
 		}
 		if f.Server.Process {
 			f.Server.Level = h.server.level
@@ -158,6 +160,11 @@ func (m *Machine) SetJoin(ctx context.Context, role fleet.Role, url string) erro
 // SetJournal implements platform.Files.
 func (m *Machine) SetJournal(ctx context.Context, raw []byte) error {
 	return m.change(ctx, "journal written", func(h *Host) { h.Journal = slices.Clone(raw) })
+}
+
+// SetLevelJournal implements platform.Files.
+func (m *Machine) SetLevelJournal(ctx context.Context, raw []byte) error {
+	return m.change(ctx, "level journal written", func(h *Host) { h.LevelJournal = slices.Clone(raw) })
 }
 
 // Start implements platform.Units.

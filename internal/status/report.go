@@ -54,6 +54,24 @@ type Report struct {
 	AsAgent *Preflight `json:"as_agent,omitempty"`
 	// Standbys says which standbys' peer ports this voter reaches.
 	Standbys []Dial `json:"standbys,omitempty"`
+	// Regrade is of a host whose level half is on, nil elsewhere.
+	Regrade *Regrade `json:"regrade,omitempty"`
+}
+
+// Regrade is what the level half of a host says: the step between levels that it is in,
+// or took last, and why it takes none now.
+type Regrade struct {
+	From    fleet.Level `json:"from,omitempty"`
+	To      fleet.Level `json:"to,omitempty"`
+	Phase   fleet.Phase `json:"phase,omitempty"`
+	By      string      `json:"by,omitempty"`      // pressure or hand
+	Code    string      `json:"code,omitempty"`    // what the step came to
+	Message string      `json:"message,omitempty"` // the same for people
+	Began   time.Time   `json:"began,omitzero"`    // the API server's Date
+	Ended   time.Time   `json:"ended,omitzero"`
+	// Wait is the reason code of what holds the step, or the next one; Why for people.
+	Wait string `json:"wait,omitempty"`
+	Why  string `json:"why,omitempty"`
 }
 
 // EtcdView is a member's own sight of its cluster.

@@ -113,6 +113,8 @@ func documents() map[string]any {
 			Preflight: &status.Preflight{OK: true, Problems: []status.Problem{{Code: "NotStaged", Sentence: "no server.yaml"}}},
 			AsAgent:   &status.Preflight{OK: true, Problems: []status.Problem{{Code: "AgentNotStaged", Sentence: "no token"}}},
 			Standbys:  []status.Dial{{Node: "n4", OK: true, Error: "e"}},
+			Regrade: &status.Regrade{From: fleet.LevelFull, To: fleet.LevelControlPlane, Phase: fleet.PhaseDone, By: "pressure", Code: "PodsStay",
+				Message: "1 pods stay", Began: at, Ended: at, Wait: "InCooldown", Why: "w"},
 		},
 		"record": status.Record{
 			Protocol: status.Protocol, Prefix: fleet.DefaultPrefix, ID: id, Out: "n1", In: "n4", Manual: true, Started: at, ClusterID: big,

@@ -61,7 +61,10 @@ func (h *Host) read(server Container) (platform.Facts, error) {
 	if x.AgentJoin, err = h.dir.JoinURL(fleet.RoleAgent); err != nil {
 		return platform.Facts{}, err
 	}
-	x.Journal, err = h.dir.Journal()
+	if x.Journal, err = h.dir.Journal(); err != nil {
+		return platform.Facts{}, err
+	}
+	x.LevelJournal, err = h.dir.LevelJournal()
 	return x, err
 }
 
@@ -86,6 +89,11 @@ func (h *Host) SetIdentity(_ context.Context, id rolefile.Identity) error {
 
 // SetJournal implements platform.Files.
 func (h *Host) SetJournal(_ context.Context, raw []byte) error { return h.dir.SetJournal(raw) }
+
+// SetLevelJournal implements platform.Files.
+func (h *Host) SetLevelJournal(_ context.Context, raw []byte) error {
+	return h.dir.SetLevelJournal(raw)
+}
 
 // SetLevel implements platform.Files: the level file in the data volume (R-112-15).
 func (h *Host) SetLevel(_ context.Context, level fleet.Level) error {

@@ -171,6 +171,9 @@ func (f *Files) Observe() (platform.Facts, error) {
 	if x.Journal, err = f.dir.Journal(); err != nil {
 		return platform.Facts{}, err
 	}
+	if x.LevelJournal, err = f.dir.LevelJournal(); err != nil {
+		return platform.Facts{}, err
+	}
 	return x, nil
 }
 
@@ -257,6 +260,11 @@ func (f *Files) SetIdentity(_ context.Context, id rolefile.Identity) error {
 
 // SetJournal implements platform.Files.
 func (f *Files) SetJournal(_ context.Context, raw []byte) error { return f.dir.SetJournal(raw) }
+
+// SetLevelJournal implements platform.Files.
+func (f *Files) SetLevelJournal(_ context.Context, raw []byte) error {
+	return f.dir.SetLevelJournal(raw)
+}
 
 // SetLevel implements platform.Files.
 func (f *Files) SetLevel(_ context.Context, level fleet.Level) error {

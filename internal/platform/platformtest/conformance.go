@@ -110,6 +110,15 @@ func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 				t.Errorf("%q", j)
 			}
 		},
+		"the journal of a level's step is another one": func(t *testing.T, s Subject) {
+			if j := look(t, s).LevelJournal; j != nil {
+				t.Errorf("a fresh host has one: %q", j)
+			}
+			must(t, s.Host.SetLevelJournal(ctx, []byte("{\"to\":\"etcd-only\"}\n")))
+			if f := look(t, s); string(f.LevelJournal) != "{\"to\":\"etcd-only\"}\n" || f.Journal != nil {
+				t.Errorf("%q, %q", f.LevelJournal, f.Journal)
+			}
+		},
 		"the peer port is held once and let go": func(t *testing.T, s Subject) {
 			for _, hold := range []bool{false, true, true, false, false, true, false} {
 				must(t, s.Host.HoldPeerPort(ctx, hold))

@@ -76,7 +76,7 @@ func (f *Fake) Facts() platform.Facts {
 func copyFacts(x platform.Facts) platform.Facts {
 	x.Files.Identity.Voters = slices.Clone(x.Files.Identity.Voters)
 	x.Snapshots = slices.Clone(x.Snapshots)
-	x.Journal = slices.Clone(x.Journal)
+	x.Journal, x.LevelJournal = slices.Clone(x.Journal), slices.Clone(x.LevelJournal)
 	return x
 }
 
@@ -212,6 +212,11 @@ func (f *Fake) SetJoin(_ context.Context, role fleet.Role, url string) error {
 // SetJournal implements platform.Files.
 func (f *Fake) SetJournal(_ context.Context, raw []byte) error {
 	return f.do("journal", func(x *platform.Facts) error { x.Journal = slices.Clone(raw); return nil })
+}
+
+// SetLevelJournal implements platform.Files.
+func (f *Fake) SetLevelJournal(_ context.Context, raw []byte) error {
+	return f.do("level-journal", func(x *platform.Facts) error { x.LevelJournal = slices.Clone(raw); return nil })
 }
 
 // Start implements platform.Units.

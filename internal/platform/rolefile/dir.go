@@ -21,6 +21,8 @@ const (
 	FileServerLevel = "/run/regrade/server-level"
 	// FileJournal is the daemon's note of the step it is in.
 	FileJournal = "/var/lib/regrade/step.json"
+	// FileLevelJournal is its note of the step between levels that it is in.
+	FileLevelJournal = "/var/lib/regrade/level.json"
 )
 
 // maxFile bounds the small files; a bigger one is refused unread.
@@ -201,6 +203,14 @@ func (d Dir) Journal() ([]byte, error) { return d.file(FileJournal) }
 // SetJournal writes it.
 func (d Dir) SetJournal(raw []byte) error {
 	return atomicfile.Write(d.at(FileJournal), raw, 0o600)
+}
+
+// LevelJournal reads the daemon's note of a step between levels, nil when there is none.
+func (d Dir) LevelJournal() ([]byte, error) { return d.file(FileLevelJournal) }
+
+// SetLevelJournal writes it.
+func (d Dir) SetLevelJournal(raw []byte) error {
+	return atomicfile.Write(d.at(FileLevelJournal), raw, 0o600)
 }
 
 // put writes one line, or deletes the file when the line is empty.
