@@ -36,7 +36,8 @@ Settings given here as flags or variables become the Deployment's and the
 DaemonSet's. --heartbeat and --alert print those two processes, too; tokens and
 addresses of receivers they take from the Secrets heartbeat-gh-token and
 fleet-alert, which a person makes. --recovery prints the Deployment that taints dead
-nodes, which is a power of its own.
+nodes, which is a power of its own; --levels the account, rights and token with which
+hosts change their own level, which is the power to patch every Node.
 
 The three ConfigMaps are not among them: the controller makes them where they are
 absent, and what they hold is live. --configmaps prints them without data, for
@@ -89,6 +90,7 @@ kubectl create.`,
 	beat.Flags(cmd.Flags(), "heartbeat-")
 	alert.Flags(cmd.Flags(), "alert-")
 	cmd.Flags().BoolVar(&m.Recovery, "recovery", false, "print the Deployment of node recovery, with its account and rights")
+	cmd.Flags().BoolVar(&m.Levels, "levels", false, "print the account, rights and token of the hosts' levels")
 	recovering.Flags(cmd.Flags(), "recovery-")
 	m.ProbeMetricsPort = manifests.ProbeMetricsPort
 	cmd.Flags().Var(env.Int{Value: &m.ProbeMetricsPort, Max: 65535}, "probe-metrics-port", "port of each host at which its probe serves /metrics, /healthz and /readyz; 0 for not at all")

@@ -48,7 +48,12 @@ func regrade(f Facts, _ order) Decision {
 		return hold(d.Code, "%s", d.Sentence)
 	}
 	s := l.Survey
-	if s == nil {
+	switch {
+	case f.View == nil:
+		return hold(CodeNoAPI, "no API server answers: %s", f.ViewProblem)
+	case f.swapping():
+		return hold(CodeLevelSwap, "a swap is under way")
+	case s == nil:
 		return hold(level.CodeUnread, "%s", l.SurveyProblem)
 	}
 	if gs := level.Gates(f.situation(to, LevelJournal{})); len(gs) > 0 {

@@ -61,11 +61,7 @@ func ConnectHost(a Access, o HostOptions) (*HostAPI, error) {
 	if err != nil {
 		return nil, err
 	}
-	rest := a
-	rest.Servers = slices.DeleteFunc(slices.Clone(a.Servers), func(s string) bool {
-		u, err := url.Parse(s)
-		return err == nil && slices.Contains(append([]string{"localhost", "127.0.0.1", "::1"}, o.Own...), u.Hostname())
-	})
+	rest := a.without(o.Own)
 	var others *Connection
 	switch {
 	case len(rest.Servers) == len(a.Servers):
@@ -76,6 +72,29 @@ func ConnectHost(a Access, o HostOptions) (*HostAPI, error) {
 		}
 	}
 	return newHostAPI(all, others, o), nil
+}
+
+// without leaves a host's own API server out.
+func (a Access) without(own []string) Access {
+	a.Servers = slices.DeleteFunc(slices.Clone(a.Servers), func(s string) bool {
+		u, err := url.Parse(s)
+		return err == nil && slices.Contains(append([]string{"localhost", "127.0.0.1", "::1"}, own...), u.Hostname())
+	})
+	return a
+}
+
+// ConnectLevel connects the level half of a host daemon, to the other hosts' API servers
+// alone: the own one is what its steps stop and start (R-112-17).
+func ConnectLevel(a Access, o Options, own []string) (*Client, error) {
+	rest := a.without(own)
+	if len(rest.Servers) == 0 {
+		return nil, errors.New("kubernetes access: no API server but this host's own is configured")
+	}
+	conn, err := Connect(rest)
+	if err != nil {
+		return nil, err
+	}
+	return NewClient(conn, o), nil
 }
 
 func newHostAPI(all, others *Connection, o HostOptions) *HostAPI {

@@ -51,8 +51,8 @@ func DefaultCalm() Limits {
 	return Limits{SomeAvg60: 5, FullAvg60: 1, AvailableFloorBytes: 640 << 20}
 }
 
-// calm is Calm without what Over does not judge: a kernel without PSI has no calm of it.
-func (p Policy) calm() Limits {
+// CalmLimits are Calm without what Over does not judge: a kernel without PSI has no calm of it.
+func (p Policy) CalmLimits() Limits {
 	l := p.Calm
 	if p.Over.SomeAvg60 == 0 {
 		l.SomeAvg60 = 0

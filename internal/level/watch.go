@@ -39,7 +39,7 @@ func (w Watch) See(at time.Time, r Reading, p Policy) Watch {
 	switch {
 	case over:
 		next.OverSince = first(w.OverSince)
-	case Calm(r, p.calm()):
+	case Calm(r, p.CalmLimits()):
 		next.CalmSince = first(w.CalmSince)
 	}
 	return next

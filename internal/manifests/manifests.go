@@ -45,6 +45,9 @@ type Settings struct {
 	RecoveryEnv      []Var
 	RecoveryPrunes   bool
 	RecoveryEvidence bool
+	// Levels renders the account, rights and token of the hosts' level half: who has the
+	// token can patch any Node, which is the power to remove any member.
+	Levels bool
 	// ProbeMetricsPort is where each probe shows its metrics and health, on its
 	// host; zero for not at all.
 	ProbeMetricsPort int
@@ -97,16 +100,14 @@ func Objects(s Settings) ([]Object, error) {
 	if s.Recovery {
 		objects = append(objects, account(s.Namespace, fleet.ServiceAccountRecovery, "recovery"))
 	}
+	if s.Levels {
+		objects = append(objects, account(s.Namespace, fleet.ServiceAccountLevel, "level"))
+	}
 	objects = append(objects, rights(s)...)
-	objects = append(objects, Object{
-		// The token controller fills it in; the host daemons' kubeconfig carries
-		// the token (R-D1-10).
-		"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
-		"metadata": Object{
-			"name": HostToken, "namespace": s.Namespace, "labels": labels("host"),
-			"annotations": Object{"kubernetes.io/service-account.name": fleet.ServiceAccountHost},
-		},
-	})
+	objects = append(objects, token(s, HostToken, fleet.ServiceAccountHost, "host"))
+	if s.Levels {
+		objects = append(objects, token(s, LevelToken, fleet.ServiceAccountLevel, "level"))
+	}
 	if s.ConfigMaps {
 		for _, name := range []string{s.ActuatorConfigMap, fleet.ConfigMapProbe, fleet.ConfigMapStatus} {
 			objects = append(objects, Object{
@@ -133,6 +134,8 @@ func Objects(s Settings) ([]Object, error) {
 const (
 	// HostToken is the Secret with the host daemons' token.
 	HostToken = fleet.ServiceAccountHost + "-token"
+	// LevelToken is the Secret with that of their level half.
+	LevelToken = fleet.ServiceAccountLevel + "-token"
 	// CreateOnly marks a manifest that is created where absent and never replaced.
 	CreateOnly = "regrade.exadev.com/create-only"
 )
@@ -185,6 +188,18 @@ func account(namespace, name, component string) Object {
 		"metadata": Object{"name": name, "namespace": namespace, "labels": labels(component)},
 		// The Deployment asks for its token itself; nothing else shall get one.
 		"automountServiceAccountToken": false,
+	}
+}
+
+// token is a Secret that the token controller fills in; a kubeconfig on the hosts carries
+// the token (R-D1-10).
+func token(s Settings, name, account, component string) Object {
+	return Object{
+		"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+		"metadata": Object{
+			"name": name, "namespace": s.Namespace, "labels": labels(component),
+			"annotations": Object{"kubernetes.io/service-account.name": account},
+		},
 	}
 }
 

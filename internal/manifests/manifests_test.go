@@ -450,3 +450,36 @@ func TestRecoverysPodLeavesADeadNode(t *testing.T) {
 	}
 	t.Fatal("no Deployment")
 }
+
+// Design §1, R-D1-09: the rights to change Nodes are an account of its own, made where
+// levels are asked for. The break check: render it always.
+func TestTheRightsOfLevelsAreMadeOnlyWhenAskedFor(t *testing.T) {
+	rights := func(s manifests.Settings) (got []string) {
+		for _, p := range read(t, s) {
+			if !strings.Contains(p.Metadata.Name, fleet.ServiceAccountLevel) {
+				continue
+			}
+			for _, r := range p.Rules {
+				got = append(got, fmt.Sprintf("%s %s: %s %s %s", p.Kind, p.Metadata.Namespace, strings.Join(r.Resources, ","), strings.Join(r.ResourceNames, ","), strings.Join(r.Verbs, ",")))
+			}
+			if len(p.Rules) == 0 {
+				got = append(got, p.Kind)
+			}
+		}
+		slices.Sort(got)
+		return got
+	}
+	s := settings()
+	if got := rights(s); len(got) > 0 {
+		t.Errorf("%v", got)
+	}
+	s.Levels = true
+	want := []string{
+		"ClusterRole : nodes  get,list,patch", "ClusterRole : pods  get,list", "ClusterRole : pods/eviction  create", "ClusterRoleBinding",
+		"Role github-runner-platform: configmaps fleet-role-status get", "Role kube-system: leases  create", "Role kube-system: leases fleet-regrade get,update",
+		"RoleBinding", "RoleBinding", "Secret", "ServiceAccount",
+	}
+	if diff := cmp.Diff(want, rights(s)); diff != "" {
+		t.Error(diff)
+	}
+}

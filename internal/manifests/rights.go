@@ -94,6 +94,9 @@ func rights(s Settings) []Object {
 		// Safety rule 29: its heartbeat Lease, one a Node, so not by name.
 		rule(coordination, the("leases"), the("create", "patch")),
 	)...)
+	if s.Levels {
+		add(levelRights(s)...)
+	}
 	if s.Recovery {
 		add(recoveryRights(s)...)
 	}

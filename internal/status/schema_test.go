@@ -68,6 +68,12 @@ func documents() map[string]any {
 			Voters:       &heartbeat.Voters{Count: 4, Target: 3, By: heartbeat.ByMembers, Up: 4, Tolerance: 1, EvenSince: at, NoToleranceSince: at},
 			Carried:      &heartbeat.Carried{EvenSince: at, NoToleranceSince: at, NotReady: []heartbeat.Unready{{Name: "n1", Since: at}}},
 		},
+		"level": status.Level{
+			Protocol: status.Protocol, Node: "n1", Enabled: true, Level: fleet.LevelControlPlane, Runs: fleet.LevelFull, Label: "control-plane",
+			Memory: &status.LevelMemory{SomeAvg10: new(1.5), SomeAvg60: new(2.5), FullAvg10: new(0.5), FullAvg60: new(0.25), AvailableBytes: 1, TotalBytes: 2, Short: true, Plenty: true, Reasons: reason},
+			Last:   &status.Regrade{From: fleet.LevelFull, To: fleet.LevelControlPlane, Phase: fleet.PhaseDone, By: "hand", Code: "PodsStay", Message: "m", Began: at, Ended: at, Wait: "w", Why: "y"},
+			Steps:  []status.LevelStep{{To: fleet.LevelEtcdOnly, Open: true, Reasons: reason}}, Problem: "p",
+		},
 		"alert": alert.Message{
 			Protocol: alert.Protocol, ID: "alert-server_not_ready-n1-20261129T120000Z-1", Event: alert.Began, Kind: alert.ServerNotReady, Subject: "n1", Severity: alert.Critical,
 			Title: "regrade: server n1 is not Ready", Sentence: "The server n1 has not been Ready.", Since: at, At: at,

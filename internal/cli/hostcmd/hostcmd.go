@@ -19,7 +19,10 @@ import (
 	"github.com/exadev/regrade/internal/hostd"
 	"github.com/exadev/regrade/internal/hostd/preflight"
 	"github.com/exadev/regrade/internal/hostd/settings"
+	"github.com/exadev/regrade/internal/kube"
 	"github.com/exadev/regrade/internal/lean"
+	"github.com/exadev/regrade/internal/level"
+	"github.com/exadev/regrade/internal/memory"
 	"github.com/exadev/regrade/internal/obs"
 	"github.com/exadev/regrade/internal/platform"
 	"github.com/exadev/regrade/internal/sleep"
@@ -39,6 +42,10 @@ type Deps struct {
 	Host func(h settings.Host, root string) (platform.Host, error)
 	Etcd func(h settings.Host, root string) hostd.Etcd
 	Ways func(h settings.Host, root string, p platform.Host) hostd.Ways
+	// Levels is the cluster as the level half uses it, where that is on; Memory reads
+	// the host's.
+	Levels func(settings.Host) hostd.LevelAPI
+	Memory func(h settings.Host, root string) func() level.Reading
 	// PeerPort says whether something answers at this host's etcd peer port.
 	PeerPort func(context.Context) bool
 	// Wait pauses a command between passes.
@@ -67,6 +74,14 @@ func Production() Deps {
 					}
 					return f.K3sVersion
 				},
+			}
+		},
+		Levels: func(h settings.Host) hostd.LevelAPI { return &levelCluster{s: h} },
+		Memory: func(h settings.Host, root string) func() level.Reading {
+			r := memory.Reader{Root: root, Pressure: h.Levels.Pressure}
+			return func() level.Reading {
+				reading, _, _ := r.Read() // what is missing is named by the rule
+				return reading
 			}
 		},
 		PeerPort: func(ctx context.Context) bool {
@@ -130,12 +145,32 @@ func (h *host) parts() (*parts, error) {
 	if err != nil {
 		return nil, env.Failed(err)
 	}
+	levels, err := h.levels(s)
+	if err != nil {
+		return nil, err
+	}
 	return &parts{
 		settings: s, api: api, lock: flock.New(path), log: log,
 		daemon: hostd.Settings{
 			Node: s.Node, Policy: p, Host: machine, API: api, Etcd: h.d.Etcd(s, h.root), Ways: h.d.Ways(s, h.root, machine),
-			Now: h.e.Now, Log: log.With(obs.Host, s.Node),
+			Now: h.e.Now, Log: log.With(obs.Host, s.Node), Levels: levels,
 		},
+	}, nil
+}
+
+// levels is the level half, nil where host.yaml leaves it off.
+func (h *host) levels(s settings.Host) (*hostd.LevelSettings, error) {
+	if !s.Levels.Enabled {
+		return nil, nil
+	}
+	protected, err := kube.Selector(s.Levels.RunnerSelector)
+	if err != nil {
+		return nil, env.Usage("%s: levels.runner-selector: %v", fleet.FileHostConfig, err)
+	}
+	s.Levels.Kubeconfig = filepath.Join("/", h.root, s.Levels.Kubeconfig)
+	return &hostd.LevelSettings{
+		Policy: s.Levels.Policy(time.Duration(s.Period)), Target: s.Levels.Voters,
+		API: h.d.Levels(s), Memory: h.d.Memory(s, h.root), Protected: protected,
 	}, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/exadev/regrade/internal/hostd"
 	"github.com/exadev/regrade/internal/hostd/settings"
 	"github.com/exadev/regrade/internal/lease"
+	"github.com/exadev/regrade/internal/level"
 	"github.com/exadev/regrade/internal/platform"
 	"github.com/exadev/regrade/internal/platform/platformtest"
 	"github.com/exadev/regrade/internal/platform/rolefile"
@@ -53,6 +55,9 @@ type rig struct {
 	noAPI   bool
 	out     bytes.Buffer
 	errs    bytes.Buffer
+
+	memory level.Reading
+	silent []string // voters that do not answer
 }
 
 var ids = map[string]fleet.MemberID{"a": 0xa, "b": 0xb, "c": 0xc, "d": 0xd, "e": 0xe}
@@ -112,7 +117,13 @@ func (r *rig) run(args ...string) int {
 	r.out.Reset()
 	r.errs.Reset()
 	e := env.Env{Out: &r.out, Err: &r.errs, Getenv: func(string) string { return "" }, Now: func() time.Time { return r.now }}
-	cmd := hostcmd.New(e, hostcmd.Deps{
+	make := hostcmd.New
+	if args[0] == "level" {
+		make, args = hostcmd.NewLevel, args[1:]
+	}
+	cmd := make(e, hostcmd.Deps{
+		Levels:   func(settings.Host) hostd.LevelAPI { return levelAPI{r} },
+		Memory:   func(settings.Host, string) func() level.Reading { return func() level.Reading { return r.memory } },
 		API:      func(settings.Host) (hostcmd.API, error) { return r, nil },
 		Host:     func(settings.Host, string) (platform.Host, error) { return r.host, nil },
 		Etcd:     func(settings.Host, string) hostd.Etcd { return etcd{r} },
@@ -192,7 +203,9 @@ func (e etcd) Ask(context.Context, []string) (hostapi.Answer, error) {
 func (e etcd) Answering(_ context.Context, _, _ fleet.MemberID, members []status.Member) []fleet.MemberID {
 	var ids []fleet.MemberID
 	for _, m := range members {
-		ids = append(ids, m.ID)
+		if node, _ := fleet.MemberNodeName(m.Name); !slices.Contains(e.r.silent, node) {
+			ids = append(ids, m.ID)
+		}
 	}
 	return ids
 }

@@ -33,6 +33,24 @@
 //	    - /etc/rancher/node
 //	    - /var/lib/tailscale
 //
+//	levels:                     # the level half: a server steps down under pressure; off
+//	  enabled: false
+//	  kubeconfig: /etc/rancher/k3s/fleet-level.kubeconfig
+//	  voters: 3                 # as the controller's target
+//	  step-up: manual           # or automatic
+//	  lowest: etcd-only         # or control-plane
+//	  window: 120s              # 10s to 1h: how long memory is short before a step down
+//	  cooldown: 600s            # longer than the window: after a step, and of plenty before one up
+//	  some: 20                  # percent of the last minute in which some task waited for memory
+//	  full: 5                   # in which every task did; 0 for not judged
+//	  floor-mib: 256            # available memory; 0 for not judged
+//	  calm-some: 5              # what a step up asks for
+//	  calm-full: 1
+//	  calm-floor-mib: 640
+//	  pressure:                 # the first of these that exists is read
+//	    - /proc/pressure/memory
+//	  runner-selector: actions-ephemeral-runner=True   # pods that no step cuts
+//
 // On docker the units and k3s's binary on the host have no meaning, and the data
 // folder and the two configuration files are where the containers have them, mounted
 // in the daemon's at the same paths.
@@ -59,6 +77,8 @@ import (
 
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/k3s"
+	"github.com/exadev/regrade/internal/level"
+	"github.com/exadev/regrade/internal/memory"
 	"github.com/exadev/regrade/internal/platform/docker"
 	"github.com/exadev/regrade/internal/platform/native"
 )
@@ -104,6 +124,7 @@ type Host struct {
 	LogLevel         string   `json:"log-level"`
 	Platform         Platform `json:"platform"`
 	Docker           Docker   `json:"docker"`
+	Levels           Levels   `json:"levels"`
 
 	// Join is join.yaml.
 	Join map[string]string `json:"-"`
@@ -128,6 +149,45 @@ type Docker struct {
 	Identity      []string `json:"identity"`
 }
 
+// Levels are the settings of the level half.
+type Levels struct {
+	Enabled        bool         `json:"enabled"`
+	Kubeconfig     string       `json:"kubeconfig"`
+	Voters         int          `json:"voters"`
+	StepUp         level.StepUp `json:"step-up"`
+	Lowest         fleet.Level  `json:"lowest"`
+	Window         Duration     `json:"window"`
+	Cooldown       Duration     `json:"cooldown"`
+	Some           float64      `json:"some"`
+	Full           float64      `json:"full"`
+	FloorMiB       uint64       `json:"floor-mib"`
+	CalmSome       float64      `json:"calm-some"`
+	CalmFull       float64      `json:"calm-full"`
+	CalmFloorMiB   uint64       `json:"calm-floor-mib"`
+	Pressure       []string     `json:"pressure"`
+	RunnerSelector string       `json:"runner-selector"`
+}
+
+// Policy is the rule that they are, with readings a period apart.
+func (l Levels) Policy(period time.Duration) level.Policy {
+	return level.Policy{
+		Over:   level.Limits{SomeAvg60: l.Some, FullAvg60: l.Full, AvailableFloorBytes: l.FloorMiB << 20},
+		Calm:   level.Limits{SomeAvg60: l.CalmSome, FullAvg60: l.CalmFull, AvailableFloorBytes: l.CalmFloorMiB << 20},
+		Window: time.Duration(l.Window), Cooldown: time.Duration(l.Cooldown), StepUp: l.StepUp, Lowest: l.Lowest,
+		Gap: 3 * period, // as everywhere: silent for longer than three periods is unknown
+	}
+}
+
+func defaultLevels() Levels {
+	p := level.DefaultPolicy()
+	return Levels{
+		Kubeconfig: fleet.FileLevelKube, Voters: 3, StepUp: p.StepUp, Lowest: p.Lowest, Window: Duration(p.Window), Cooldown: Duration(p.Cooldown),
+		Some: p.Over.SomeAvg60, Full: p.Over.FullAvg60, FloorMiB: p.Over.AvailableFloorBytes >> 20,
+		CalmSome: p.Calm.SomeAvg60, CalmFull: p.Calm.FullAvg60, CalmFloorMiB: p.Calm.AvailableFloorBytes >> 20,
+		Pressure: []string{memory.DefaultPressure}, RunnerSelector: fleet.DefaultRunnerSelector,
+	}
+}
+
 // Defaults are the settings that a file need not name.
 func Defaults() Host {
 	l := native.Layout{}.Defaults()
@@ -141,6 +201,7 @@ func Defaults() Host {
 			Socket: docker.DefaultSocket, ServerService: docker.DefaultServerService, AgentService: docker.DefaultAgentService,
 			K3s: docker.DefaultK3s, Identity: docker.DefaultIdentity(),
 		},
+		Levels: defaultLevels(),
 	}
 }
 
@@ -288,6 +349,7 @@ func (h Host) validate() error {
 	if h.MinFreeMiB > 1<<40 {
 		bad("min-free-mib", "%d is more than any disk has", h.MinFreeMiB)
 	}
+	h.validateLevels(bad)
 	if h.LogFormat != "text" && h.LogFormat != "json" {
 		bad("log-format", "%q is neither text nor json", h.LogFormat)
 	}
@@ -297,6 +359,48 @@ func (h Host) validate() error {
 		bad("log-level", "%q is none of debug, info, warn, error", h.LogLevel)
 	}
 	return errors.Join(problems...)
+}
+
+// validateLevels names what makes no sense of the levels, also where they are off: a
+// mistake must not wait for the day on which they are switched on.
+func (h Host) validateLevels(bad func(key, format string, args ...any)) {
+	l := h.Levels
+	const most = 1 << 30 // MiB, more than any host has
+	period := time.Duration(h.Period)
+	if !l.Enabled {
+		period = time.Second // a slow daemon without levels needs no window
+	}
+	if l.FloorMiB > most || l.CalmFloorMiB > most {
+		bad("levels.floor-mib", "%d, %d: more than any host has", l.FloorMiB, l.CalmFloorMiB)
+	} else if err := l.Policy(period).Check(); err != nil {
+		for _, line := range strings.Split(err.Error(), "\n") {
+			key, why, _ := strings.Cut(line, ": ")
+			bad("levels."+key, "%s", why)
+		}
+	}
+	if l.Voters < 3 || l.Voters%2 == 0 || l.Voters > 99 {
+		bad("levels.voters", "%d is no odd number of at least 3", l.Voters)
+	}
+	if !filepath.IsAbs(l.Kubeconfig) || filepath.Clean(l.Kubeconfig) != l.Kubeconfig {
+		bad("levels.kubeconfig", "%q is no clean absolute path", l.Kubeconfig)
+	}
+	if l.Kubeconfig == h.Kubeconfig {
+		bad("levels.kubeconfig", "is the daemon's too: the rights of the level half are its own")
+	}
+	if len(l.Pressure) == 0 {
+		bad("levels.pressure", "want at least one file, like %s", memory.DefaultPressure)
+	}
+	for i, path := range l.Pressure {
+		if !filepath.IsAbs(path) || filepath.Clean(path) != path {
+			bad(fmt.Sprintf("levels.pressure[%d]", i), "%q is no clean absolute path", path)
+		}
+	}
+	if strings.TrimSpace(l.RunnerSelector) == "" {
+		bad("levels.runner-selector", "empty, which would match every pod")
+	}
+	if l.Enabled && h.Node == fleet.LeaseHolder {
+		bad("node", "%q is the name under which a swap holds the Lease: no level could be told from one", h.Node)
+	}
 }
 
 // What Compose takes for the name of a project, and of a service.

@@ -39,31 +39,43 @@ func TestDurationsAreSecondsOrText(t *testing.T) {
 
 func TestWrongSettingsAreNamedByTheirKey(t *testing.T) {
 	for name, c := range map[string]struct{ yaml, want string }{
-		"no node":                    {"servers: [\"https://a:6443\"]", "node:"},
-		"a node in capitals":         {"node: N1\nservers: [\"https://a:6443\"]", "node:"},
-		"no servers":                 {"node: n1", "servers:"},
-		"a server that is no URL":    {"node: n1\nservers: [\"https://a:6443\", \"b:6443\"]", "servers[1]:"},
-		"an unknown key":             {least + "perod: 3s", "perod"},
-		"a period that is too short": {least + "period: 10ms", "period:"},
-		"a duration that is none":    {least + "period: soon", "soon"},
-		"a prefix without a slash":   {least + "label-prefix: x.example", "label-prefix:"},
-		"a relative path":            {least + "kubeconfig: k", "kubeconfig:"},
-		"a unit that is none":        {least + "server-unit: k3s", "server-unit:"},
-		"one unit for both":          {least + "agent-unit: k3s.service", "agent-unit:"},
-		"one configuration for both": {least + "agent-config: /etc/rancher/k3s/server.yaml", "agent-config:"},
-		"a platform":                 {least + "platform: podman", "platform:"},
-		"another data folder":        {least + "platform: docker\ndata-dir: /data", "data-dir:"},
-		"a project in capitals":      {least + "platform: docker\ndocker: {project: Runner}", "docker.project:"},
-		"a socket as a URL":          {least + "platform: docker\ndocker: {socket: \"unix:///x\"}", "docker.socket:"},
-		"one service for both":       {least + "platform: docker\ndocker: {agent-service: k3s}", "docker.agent-service:"},
-		"a service with a space":     {least + "platform: docker\ndocker: {server-service: a b}", "docker.server-service:"},
-		"no identity":                {least + "platform: docker\ndocker: {identity: []}", "docker.identity:"},
-		"an identity in another":     {least + "platform: docker\ndocker: {identity: [/etc/rancher, /etc/rancher/node]}", "docker.identity[1]:"},
-		"the data as an identity":    {least + "platform: docker\ndocker: {identity: [/var/lib/rancher]}", "docker.identity[0]:"},
-		"a key of docker":            {least + "platform: docker\ndocker: {projekt: a}", "projekt"},
-		"a log level":                {least + "log-level: loud", "log-level:"},
-		"no YAML":                    {"node: [", "yaml"},
-		"a list":                     {"- a", "json"},
+		"no node":                            {"servers: [\"https://a:6443\"]", "node:"},
+		"a node in capitals":                 {"node: N1\nservers: [\"https://a:6443\"]", "node:"},
+		"no servers":                         {"node: n1", "servers:"},
+		"a server that is no URL":            {"node: n1\nservers: [\"https://a:6443\", \"b:6443\"]", "servers[1]:"},
+		"an unknown key":                     {least + "perod: 3s", "perod"},
+		"a period that is too short":         {least + "period: 10ms", "period:"},
+		"a duration that is none":            {least + "period: soon", "soon"},
+		"a prefix without a slash":           {least + "label-prefix: x.example", "label-prefix:"},
+		"a relative path":                    {least + "kubeconfig: k", "kubeconfig:"},
+		"a unit that is none":                {least + "server-unit: k3s", "server-unit:"},
+		"one unit for both":                  {least + "agent-unit: k3s.service", "agent-unit:"},
+		"one configuration for both":         {least + "agent-config: /etc/rancher/k3s/server.yaml", "agent-config:"},
+		"a platform":                         {least + "platform: podman", "platform:"},
+		"another data folder":                {least + "platform: docker\ndata-dir: /data", "data-dir:"},
+		"a project in capitals":              {least + "platform: docker\ndocker: {project: Runner}", "docker.project:"},
+		"a socket as a URL":                  {least + "platform: docker\ndocker: {socket: \"unix:///x\"}", "docker.socket:"},
+		"one service for both":               {least + "platform: docker\ndocker: {agent-service: k3s}", "docker.agent-service:"},
+		"a service with a space":             {least + "platform: docker\ndocker: {server-service: a b}", "docker.server-service:"},
+		"no identity":                        {least + "platform: docker\ndocker: {identity: []}", "docker.identity:"},
+		"an identity in another":             {least + "platform: docker\ndocker: {identity: [/etc/rancher, /etc/rancher/node]}", "docker.identity[1]:"},
+		"the data as an identity":            {least + "platform: docker\ndocker: {identity: [/var/lib/rancher]}", "docker.identity[0]:"},
+		"a key of docker":                    {least + "platform: docker\ndocker: {projekt: a}", "projekt"},
+		"a cooldown as short as the window":  {least + "levels: {cooldown: 120s}", "levels.cooldown:"},
+		"a period too long for the window":   {least + "period: 60s\nlevels: {enabled: true}", "levels.period:"},
+		"calm that is no calm":               {least + "levels: {calm-full: 6}", "levels.calm-full:"},
+		"a level that gives up the vote":     {least + "levels: {lowest: agent}", "levels.lowest:"},
+		"a way up that is none":              {least + "levels: {step-up: yes}", "levels.step-up:"},
+		"an even number of voters":           {least + "levels: {voters: 4}", "levels.voters:"},
+		"one credential for both halves":     {least + "levels: {kubeconfig: /etc/rancher/k3s/fleet-role-actuator.kubeconfig}", "levels.kubeconfig:"},
+		"no pressure file":                   {least + "levels: {pressure: []}", "levels.pressure:"},
+		"a pressure file by a relative path": {least + "levels: {pressure: [x]}", "levels.pressure[0]:"},
+		"a selector of all pods":             {least + "levels: {runner-selector: \"\"}", "levels.runner-selector:"},
+		"a floor beyond any memory":          {least + "levels: {floor-mib: 99999999999}", "levels.floor-mib:"},
+		"a node named as a swap's holder":    {"node: fleet-role\nservers: [\"https://a:6443\"]\nlevels: {enabled: true}", "node:"},
+		"a log level":                        {least + "log-level: loud", "log-level:"},
+		"no YAML":                            {"node: [", "yaml"},
+		"a list":                             {"- a", "json"},
 	} {
 		if _, err := settings.Parse([]byte(c.yaml)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want it to name %q", name, err, c.want)
@@ -138,4 +150,16 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("accepted: %+v", h)
 		}
 	})
+}
+
+// A slow daemon whose levels are off is not refused for their window.
+func TestLevelsThatAreOffHoldUpNothing(t *testing.T) {
+	h, err := settings.Parse([]byte(least + "period: 5m\n"))
+	if err != nil || h.Levels.Enabled || h.Levels.StepUp != "manual" {
+		t.Errorf("%+v, %v", h.Levels, err)
+	}
+	h, err = settings.Parse([]byte(least + "levels: {enabled: true, some: 0, full: 0, floor-mib: 512, calm-floor-mib: 1024, step-up: automatic}\n"))
+	if err != nil || h.Levels.Policy(15*time.Second).Gap != 45*time.Second || h.Levels.Cooldown != settings.Duration(10*time.Minute) {
+		t.Errorf("%+v, %v", h.Levels, err)
+	}
 }
