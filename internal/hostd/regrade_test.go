@@ -768,3 +768,76 @@ func FuzzParseLevelJournal(f *testing.F) {
 }
 
 func pauseText() string { return `{"protocol":1,"at":"2026-11-29T12:00:00Z","reason":"upgrade"}` }
+
+// Another host takes the Lease between this host's look and its write. The fake cluster
+// fails the test when it is taken from it, or freed. What was refused starts no cooldown.
+func TestALeaseThatGoesInTheLastMomentStaysItsHolders(t *testing.T) { // R-112-06, R-X-07, safety rule 21
+	g := newGraded(t)
+	struck := 0
+	g.after = func(what string) {
+		if j := g.levelJournal(); what == "report" && struck == 0 && j.Running() && g.lease.Holder == "" {
+			struck++
+			g.taken("b", g.now)
+		}
+	}
+	g.reading = short
+	passes := func(cond func() bool) {
+		t.Helper()
+		for range 400 {
+			if cond() {
+				return
+			}
+			wake, err := g.daemon.Pass(t.Context())
+			if err != nil && !errors.Is(err, execute.ErrConflict) {
+				t.Fatal(err)
+			}
+			if !wake.Again {
+				g.now = g.now.Add(wake.After)
+				g.host.Advance()
+			}
+		}
+		t.Fatalf("never: %+v", g.levelJournal())
+	}
+	passes(func() bool { return g.levelJournal().Phase == fleet.PhaseRefused })
+	if struck != 1 || g.lease.Holder != "b" || len(g.writes) > 0 {
+		t.Fatalf("%d, Lease of %q, %v", struck, g.lease.Holder, g.writes)
+	}
+	g.lease = lease.Lease{Exists: true}
+	freed := g.now
+	passes(g.at(fleet.LevelControlPlane))
+	if d := g.now.Sub(freed); d > time.Minute {
+		t.Errorf("%s after the Lease was free", d)
+	}
+
+	// And when it lets its own go: by then another has it.
+	g.taken("a", g.now)
+	g.after = func(what string) {
+		if what == "report" && g.lease.Holder == "a" {
+			g.taken("b", g.now)
+		}
+	}
+	g.again()
+	g.pass()
+	g.pass()
+	if g.lease.Holder != "b" {
+		t.Errorf("the Lease of %q", g.lease.Holder)
+	}
+}
+
+// A controller that waited the Lease out begins a swap on this host in the middle of a
+// step: its Node is the swap's by then.
+func TestAStepLeavesItsNodeToASwap(t *testing.T) { // R-X-08, safety rule 26
+	g := newGraded(t)
+	g.bring(fleet.LevelControlPlane)
+	g.leader = idB
+	g.command = &hostd.Command{Level: fleet.LevelEtcdOnly}
+	g.restart()
+	g.until("marked", func() bool { return g.self.Labels[keys().Level()] == "etcd-only" })
+	g.order("")
+	g.writes = nil
+	g.pass()
+	g.pass()
+	if j := g.levelJournal(); j.Phase != fleet.PhaseFailed || j.Code != hostd.CodeLevelSwap || len(g.writes) > 0 || g.restarts() > 0 {
+		t.Errorf("%v, %d restarts: %+v", g.writes, g.restarts(), j)
+	}
+}
