@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -86,14 +87,19 @@ func TestANodesHealthIsReadFromItsConditions(t *testing.T) {
 func healthOf(tb testing.TB, nodes ...corev1.Node) *HealthAPI {
 	tb.Helper()
 	body := inProtobuf(tb, corev1.NodeList{Items: nodes})
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return healthOn(tb, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/api/v1/nodes" || r.URL.RawQuery != "" {
 			w.WriteHeader(http.StatusNotFound)
 			return
 		}
 		w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf")
 		_, _ = w.Write(body)
-	}))
+	})
+}
+
+func healthOn(tb testing.TB, answer http.HandlerFunc) *HealthAPI {
+	tb.Helper()
+	s := httptest.NewServer(answer)
 	tb.Cleanup(s.Close)
 	conn, err := connect(&rest.Config{Host: s.URL, DisableCompression: true}, nil)
 	if err != nil {
@@ -311,8 +317,13 @@ func TestRunnersThatCannotBeReadAreNamed(t *testing.T) {
 	if r.ControllerProblem == "" || r.PodsProblem == "" || r.ScaleSets[0].Problem == "" {
 		t.Errorf("%+v", r)
 	}
-	if _, err := h.Nodes(t.Context()); err == nil {
-		t.Error("nodes that nobody may list are listed")
+	denied := healthOn(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"no right","code":403}`)
+	})
+	if _, err := denied.Nodes(t.Context()); !apierrors.IsForbidden(err) {
+		t.Errorf("nodes that nobody may list: %v", err)
 	}
 	if _, err := h.RoleStatus(t.Context()); err == nil {
 		t.Error("a status that nobody may read is read")
@@ -323,9 +334,8 @@ func TestRunnersThatCannotBeReadAreNamed(t *testing.T) {
 func TestATickAsksTheAPIThreeTimes(t *testing.T) {
 	var asked []string
 	h := healthAPI(t, interceptor.Funcs{
-		List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, o ...client.ListOption) error {
-			asked = append(asked, "list")
-			return c.List(ctx, l, o...)
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return errors.New("Nodes are read as they come")
 		},
 		Get: func(ctx context.Context, c client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			asked = append(asked, "get "+k.Name)
@@ -335,11 +345,17 @@ func TestATickAsksTheAPIThreeTimes(t *testing.T) {
 			asked = append(asked, "patch "+o.GetName())
 			return c.Patch(ctx, o, p, opts...)
 		},
-	}, cm(fleet.ConfigMapHealth), n1())
+	}, cm(fleet.ConfigMapHealth))
+	body := inProtobuf(t, corev1.NodeList{Items: []corev1.Node{*n1()}})
+	h.core = healthOn(t, func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.Method+" "+r.URL.String())
+		w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf")
+		_, _ = w.Write(body)
+	}).core
 	b := ticks.New(h, ticks.Settings{Build: heartbeat.Settings{Checks: heartbeat.DefaultChecks()}, Publishers: []ticks.Publisher{HealthMap{h}}})
 	b.Tick(t.Context())
 	asked = nil
-	if turn := b.Tick(t.Context()); turn.Err() != nil || !slices.Equal(asked, []string{"list", "get fleet-role-status", "patch fleet-health"}) {
+	if turn := b.Tick(t.Context()); turn.Err() != nil || !slices.Equal(asked, []string{"GET /api/v1/nodes", "get fleet-role-status", "patch fleet-health"}) {
 		t.Errorf("%v, %v", asked, turn.Err())
 	}
 }
