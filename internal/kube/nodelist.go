@@ -313,7 +313,7 @@ func entry(raw []byte, keys []string) bool {
 	seen := false
 	for m.more() {
 		field, value, ok := m.next()
-		if !ok || field == entryKey && slices.Contains(keys, string(value)) {
+		if !ok || field == entryKey && slices.ContainsFunc(keys, func(key string) bool { return string(value) == key }) {
 			return true
 		}
 		seen = seen || field == entryKey
