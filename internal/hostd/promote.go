@@ -59,8 +59,14 @@ func promote(f Facts, o order) Decision {
 // swap goes forward after all: its vote is needed, and its server starts on the
 // datastore that it had. A member that is gone is another matter: promote fails then.
 func (f Facts) halfBack(o order) bool {
-	h, j := f.Host.Files, f.Journal
-	return j.Running(o.swap, fleet.StepRollback) && h.Role == fleet.RoleServer && h.Leaving == "" && h.WAL && !h.Tombstone
+	return f.Journal.Running(o.swap, fleet.StepRollback) && f.asMember()
+}
+
+// asMember says whether the files let a member's server start on its datastore, also
+// before the role file says so: a rollback may come in between.
+func (f Facts) asMember() bool {
+	h := f.Host.Files
+	return (h.Role == fleet.RoleServer || h.JoiningNow()) && h.Leaving == "" && h.WAL && !h.Tombstone
 }
 
 func beginPromote(f Facts, o order) Decision {
@@ -147,14 +153,34 @@ func confirmJoin(f Facts, o order) (Decision, bool) {
 // vote stops with it; promote starts it again when the swap goes on.
 func alone(f Facts, _ order) Decision {
 	h := f.Host
-	if f.View != nil || f.Command != nil || f.Journal.Local || h.Files.WAL || h.Files.AllowJoin || h.Files.Joining.Swap == "" {
+	if f.View != nil || f.Command != nil || f.Journal.Local || h.Files.AllowJoin || h.Files.Joining.Swap == "" {
 		return Decision{}
 	}
-	if f.AloneSince.IsZero() || f.Now.Sub(f.AloneSince) < f.Policy.JoinAlone {
+	if h.Files.WAL {
+		return joinedAlone(f)
+	}
+	if f.Etcd.Answers || f.AloneSince.IsZero() || f.Now.Sub(f.AloneSince) < f.Policy.JoinAlone {
 		return Decision{}
 	}
-	d, _ := stopped(h.Server, fleet.RoleServer)
-	return d
+	if d, gone := stopped(h.Server, fleet.RoleServer); !gone {
+		return d
+	}
+	return hold(CodeNoAPI, "no API server answers: %s; the server asks for its member again when one says that the swap goes on", f.ViewProblem)
+}
+
+// joinedAlone starts a server again that alone has ended in the moment in which it
+// joined: the host was looked at before an API server was waited for. By now k3s may
+// have made it a voter, and where the quorum hangs on it no API server answers before
+// it runs.
+func joinedAlone(f Facts) Decision {
+	j := f.Journal
+	if j.Step != fleet.StepPromote || j.Phase != fleet.PhaseRunning || !f.asMember() || !f.Host.Agent.Gone() || !f.Host.Server.Gone() {
+		return Decision{}
+	}
+	if _, gone := removed(f); gone {
+		return Decision{}
+	}
+	return startServer(f)
 }
 
 // joinStage says how far the join is, in words.

@@ -113,9 +113,8 @@ func orphaned(f Facts, o order) Decision {
 // halfWay says whether a rollback that has ended this server and nothing else, or a
 // promotion that would start it again, is still noted as going on.
 func (f Facts) halfWay() bool {
-	h, j := f.Host.Files, f.Journal
-	return (j.Step == fleet.StepRollback || j.Step == fleet.StepPromote) && j.Phase == fleet.PhaseRunning &&
-		h.Role == fleet.RoleServer && h.Leaving == "" && h.WAL && !h.Tombstone
+	j := f.Journal
+	return (j.Step == fleet.StepRollback || j.Step == fleet.StepPromote) && j.Phase == fleet.PhaseRunning && f.asMember()
 }
 
 // overtaken ends a rollback that had stopped this server, or was about to, when its
