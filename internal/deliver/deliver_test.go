@@ -107,6 +107,65 @@ func TestAFileIsPutUnderItsName(t *testing.T) {
 	}
 }
 
+// A late request of before, which carries the name of what it was to replace, is refused
+// by the server; ours goes over whatever is there, and none is empty.
+func TestAFileIsPutOverWhatWasThereLast(t *testing.T) {
+	kept, version, lose := "", 0, false
+	s := serve(t, func(http.ResponseWriter, *http.Request) {})
+	s.answer = func(w http.ResponseWriter, r *http.Request) {
+		tag := fmt.Sprintf("%q", strconv.Itoa(version))
+		if r.Method == http.MethodPut {
+			if want := r.Header.Get("If-Match"); want != "" && want != tag {
+				w.WriteHeader(http.StatusPreconditionFailed)
+				return
+			}
+			kept, version = s.bodies[len(s.bodies)-1], version+1
+			if lose {
+				w.WriteHeader(http.StatusGatewayTimeout) // it was carried out all the same
+				return
+			}
+		}
+		w.Header().Set("ETag", fmt.Sprintf("%q", strconv.Itoa(version)))
+	}
+	p := Put{Web: NewWeb("test"), Base: s.url(t, "/"), Token: token, Tags: &Tags{}}
+	put := func(content string) error {
+		return p.Publish(t.Context(), heartbeat.Files{"a": []byte(content)})
+	}
+	if err := errors.Join(put("1"), put("2")); err != nil || kept != "2" {
+		t.Fatal(kept, err)
+	}
+	if got := s.got[1].Header.Get("If-Match"); got != `"1"` {
+		t.Errorf("put over %s", got)
+	}
+	lose = true
+	if put("3") == nil {
+		t.Error("an answer that was lost is taken for one")
+	}
+	lose = false
+	version++ // and then somebody else
+	if err := put("4"); err != nil || kept != "4" {
+		t.Error(kept, err)
+	}
+	version++ // a change that nobody told of
+	if err := put("5"); err != nil || kept != "5" {
+		t.Error(kept, err)
+	}
+	s.answer = func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("ETag", `"x"`)
+		if r.Header.Get("If-Match") != "" {
+			w.WriteHeader(http.StatusPreconditionFailed)
+		} else if r.Method == http.MethodPut {
+			kept = s.bodies[len(s.bodies)-1]
+		}
+	}
+	if err := put("6"); err != nil || kept != "6" {
+		t.Error("a server whose names do not hold:", kept, err)
+	}
+	if put("") == nil || kept != "6" {
+		t.Error("an empty file is put")
+	}
+}
+
 func TestAllFilesOfAGistAreOneRequest(t *testing.T) {
 	s := serve(t, says(http.StatusOK))
 	g := Gist{Web: NewWeb("test"), API: s.url(t, "/api"), ID: "0123456789abcdef", Token: token}

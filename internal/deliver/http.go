@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"golang.org/x/crypto/x509roots/fallback/bundle"
@@ -79,6 +80,7 @@ type request struct {
 type answer struct {
 	status int
 	date   time.Time // the server's clock, zero when it says none
+	tag    string    // what names just this content, empty when the server has no such name
 	body   []byte
 }
 
@@ -123,6 +125,9 @@ func (w *Web) do(ctx context.Context, r request) (answer, error) {
 	a := answer{status: resp.StatusCode}
 	if d, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
 		a.date = d.UTC()
+	}
+	if tag := resp.Header.Get("ETag"); strings.HasPrefix(tag, `"`) { // a weak one names several
+		a.tag = tag
 	}
 	// The status is the answer. What comes after it is waited for only where somebody
 	// wants it: a body that stalls would make a message that was taken one that was not.

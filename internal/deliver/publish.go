@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/exadev/regrade/internal/heartbeat"
 	"github.com/exadev/regrade/internal/obs"
@@ -59,6 +60,57 @@ type Put struct {
 	Web   *Web
 	Base  *url.URL
 	Token obs.Secret // sent as a bearer token, none when empty
+	Tags  *Tags      // nil: what is there is written over, whatever it is
+}
+
+// Tags are the names that a server gave the content of files. A file is put over the
+// content that was there last: a request that comes late, out of some proxy, is refused
+// by it and replaces nothing newer.
+type Tags struct {
+	mu sync.Mutex
+	of map[string]string
+	// gives: the server names contents.
+	gives bool
+}
+
+func (t *Tags) note(name, tag string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.of == nil {
+		t.of = map[string]string{}
+	}
+	t.of[name], t.gives = tag, t.gives || tag != ""
+}
+
+func (t *Tags) get(name string) (tag string, ask bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.of[name], t.gives && t.of[name] == ""
+}
+
+// put puts one file. Of a request whose answer was lost nobody knows whether it was
+// carried out: what is there is asked for before the next one.
+func (p Put) put(ctx context.Context, name string, content []byte) error {
+	header := map[string]string{"Content-Type": "application/json"}
+	if p.Tags != nil {
+		tag, ask := p.Tags.get(name)
+		if ask {
+			a, err := p.Web.do(ctx, request{method: http.MethodGet, url: p.Base.JoinPath(name), token: p.Token, header: map[string]string{"Accept-Encoding": "identity"}})
+			if err != nil && status(err) != http.StatusNotFound {
+				return err
+			}
+			tag = a.tag
+		}
+		if tag != "" {
+			header["If-Match"] = tag
+		}
+		p.Tags.note(name, "")
+	}
+	a, err := p.Web.do(ctx, request{method: http.MethodPut, url: p.Base.JoinPath(name), token: p.Token, body: content, header: header})
+	if err == nil && p.Tags != nil {
+		p.Tags.note(name, a.tag)
+	}
+	return err
 }
 
 // Name of the publisher.
@@ -68,10 +120,17 @@ func (Put) Name() string { return "put" }
 func (p Put) Publish(ctx context.Context, files heartbeat.Files) error {
 	var errs []error
 	for name, content := range files {
-		_, err := p.Web.do(ctx, request{
-			method: http.MethodPut, url: p.Base.JoinPath(name), token: p.Token, body: content,
-			header: map[string]string{"Content-Type": "application/json"},
-		})
+		if len(content) == 0 {
+			errs = append(errs, fmt.Errorf("%s: it would be empty", name))
+			continue
+		}
+		err := p.put(ctx, name, content)
+		if p.Tags != nil && status(err) == http.StatusPreconditionFailed {
+			err = p.put(ctx, name, content) // over what somebody, or a late request, has put there
+		}
+		if p.Tags != nil && status(err) == http.StatusPreconditionFailed {
+			err = Put{Web: p.Web, Base: p.Base, Token: p.Token}.put(ctx, name, content) // a server whose names do not hold
+		}
 		if err != nil {
 			errs = append(errs, tooLarge(fmt.Errorf("%s: %w", name, err)))
 		}

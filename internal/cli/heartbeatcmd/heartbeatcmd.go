@@ -219,7 +219,7 @@ func (c *command) publishers() (out []beat.Publisher, err error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, deliver.Put{Web: w, Base: u, Token: putToken})
+		out = append(out, deliver.Put{Web: w, Base: u, Token: putToken, Tags: &deliver.Tags{}})
 	}
 	switch {
 	case c.settings.GistID != "" && ghToken == "":
