@@ -66,7 +66,7 @@ func (m *moby) call(ctx context.Context, bound time.Duration, what string, f fun
 	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EACCES), strings.Contains(err.Error(), "permission denied"):
 		return fmt.Errorf("docker: %s: no right to use the socket %s: run as root, or in its group: %w", what, m.socket, os.ErrPermission)
 	case client.IsErrConnectionFailed(err) && taken(m.socket):
-		return fmt.Errorf("docker: %s: the engine has made itself another socket since this container was started, and the one it has now answers to nobody: %w", what, platform.ErrAnew)
+		return fmt.Errorf("docker: %s: the engine has made itself another socket, and the one that this container has mounted answers to nobody: %w", what, platform.ErrAnew)
 	case client.IsErrConnectionFailed(err):
 		return fmt.Errorf("docker: %s: no engine answers at %s: is it mounted, and does the engine run? %w", what, m.socket, err)
 	case errdefs.IsNotFound(err):

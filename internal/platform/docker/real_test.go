@@ -137,16 +137,20 @@ func (r *real) makeImage() {
 }
 
 // container makes one, as Compose would.
-func (r *real) container(service string, command, binds []string) string {
+func (r *real) container(service string, command, binds []string, change ...func(*client.ContainerCreateOptions)) string {
 	timeout := 5
-	c, err := r.client.ContainerCreate(r.t.Context(), client.ContainerCreateOptions{
+	o := client.ContainerCreateOptions{
 		Config: &mobycontainer.Config{
 			Image: r.image, Entrypoint: command, StopTimeout: &timeout, Hostname: "n1", Env: []string{"K3S_TOKEN=" + secretToken},
 			Labels: map[string]string{labelProject: r.project, labelService: service, labelDir: r.root, labelOneOff: "False"},
 		},
 		HostConfig: &mobycontainer.HostConfig{Binds: binds, NetworkMode: "none", RestartPolicy: mobycontainer.RestartPolicy{Name: "unless-stopped"}},
 		Name:       r.project + "-" + service,
-	})
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	c, err := r.client.ContainerCreate(r.t.Context(), o)
 	must(r.t, err)
 	r.t.Cleanup(func() {
 		_, _ = r.client.ContainerRemove(context.Background(), c.ID, client.ContainerRemoveOptions{Force: true})
@@ -260,18 +264,29 @@ func TestARealHostGoesThereAndBack(t *testing.T) {
 	_, err = r.client.ContainerUnpause(t.Context(), server, client.ContainerUnpauseOptions{})
 	must(t, err)
 	// What `regrade host` sees when it is a container itself.
-	raw := r.within()
+	raw := r.within("regrade-host", r.project)
 	var seen platform.Facts
 	if err := json.Unmarshal(raw, &seen); err != nil || !seen.Server.Process || !seen.Server.Conditioned || !seen.Agent.Conditioned || seen.AgentProblem != "" {
 		t.Errorf("from within: %s", raw)
 	}
+	// And in the network of another container, whose hostname file it has: which project
+	// it is of it knows by itself.
+	mesh := r.container("mesh", []string{"/bin/k3s", "mesh"}, nil)
+	_, err = r.client.ContainerStart(t.Context(), mesh, client.ContainerStartOptions{})
+	must(t, err)
+	raw, seen = r.within("daemon-of-mesh", "", func(o *client.ContainerCreateOptions) {
+		o.Config.Hostname, o.HostConfig.NetworkMode = "", mobycontainer.NetworkMode("container:"+mesh)
+	}), platform.Facts{}
+	if err := json.Unmarshal(raw, &seen); err != nil || !seen.Server.Process || !seen.Server.Conditioned || !seen.Agent.Conditioned || seen.AgentProblem != "" {
+		t.Errorf("in the network of another: %s", raw)
+	}
 }
 
 // within runs a look in a container that has the socket and every mount of ours.
-func (r *real) within() []byte {
+func (r *real) within(service, project string, change ...func(*client.ContainerCreateOptions)) []byte {
 	t := r.t
 	binds := append(r.binds("/volumes/k3s-node"), filepath.Join(r.root, "/volumes/k3s-agent-node")+":/identity/agent", r.socket+":"+DefaultSocket)
-	id := r.container("regrade-host", []string{"/regrade", "observe", r.project}, binds)
+	id := r.container(service, []string{"/regrade", "observe", project}, binds, change...)
 	_, err := r.client.ContainerStart(t.Context(), id, client.ContainerStartOptions{})
 	must(t, err)
 	var out bytes.Buffer

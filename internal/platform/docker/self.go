@@ -143,8 +143,8 @@ func (h *Host) fits(c Container, have map[string]string) (alike int, fits bool) 
 		}
 		root, ok := have[path.Clean(m.Target)]
 		if !ok {
-			real, err := filepath.EvalSymlinks(m.Target)
-			if root, ok = have[real]; err != nil || !ok {
+			resolved, err := filepath.EvalSymlinks(m.Target)
+			if root, ok = have[resolved]; err != nil || !ok {
 				return 0, false
 			}
 		}
