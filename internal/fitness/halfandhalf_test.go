@@ -46,6 +46,10 @@ func TestALinkThatIsSlowAndLossyByTurnsLastsAsOneThatIsAllOfOne(t *testing.T) {
 				if !r.Lasting {
 					t.Errorf("not lasting: %s", r.Sentence)
 				}
+				// What a person is told counts them together as well.
+				if m := r.Measure; m == nil || m.Beyond != 4 {
+					t.Errorf("%s: beyond the limit in %+v", r.Sentence, m)
+				}
 			}
 		})
 	}

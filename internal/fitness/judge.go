@@ -85,6 +85,10 @@ func (h *host) open(p Policy) {
 	h.v.Members = w.Members
 	silent := SilentPeriods * p.Period
 	switch {
+	case w.Period > silent:
+		// It would be silent between any two of its samples.
+		gap(CodeProbePeriod, "the probe on %s takes a sample every %s, and is called silent after %s: give it the controller's period (%s)", h.Node, short(w.Period), short(silent), short(p.Period))
+		return
 	case h.Age > silent:
 		gap(CodeProbeSilent, "the probe on %s has not reported for %s, three periods are %s", h.Node, short(h.Age), short(silent))
 		return

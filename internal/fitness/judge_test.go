@@ -197,6 +197,10 @@ func verdictCases() []verdictCase {
 		// Silence, gaps and restarts.
 		{name: "a probe that is silent for more than three periods is unknown whatever it said", change: delay("n1", 620*ms), hosts: at(1, func(h *fitness.Host) { h.Age = 46 * time.Second }), want: "?ffff", codes: []string{"n1 ProbeSilent", "n2 LinkVictim"}},
 		{name: "three periods are not silence yet", change: delay("n1", 620*ms), hosts: at(1, func(h *fitness.Host) { h.Age = 45 * time.Second }), want: "uffff"},
+		{name: "a probe with a period of its own that nobody waits for is told apart from a silent one", hosts: at(1, func(h *fitness.Host) {
+			w := *h.Window
+			w.Period, h.Window, h.Age = 46*time.Second, &w, 46*time.Second
+		}), want: "?ffff", codes: []string{"n1 ProbePeriod"}},
 		{name: "an entry that nobody saw change is unknown", hosts: at(1, func(h *fitness.Host) { h.Seen = false }), want: "?ffff", codes: []string{"n1 ProbeNotSeenYet"}},
 		{name: "a paused voter is unknown and the links to it say nothing of the others", change: func(f *fleetOf) {
 			for _, n := range []string{"n2", "n3"} {

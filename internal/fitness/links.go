@@ -16,10 +16,10 @@ type way struct {
 	tries    int
 	tops     topTimes
 	trips    total
-	// Samples beyond the limit of a voter: of connects those that failed, those that were
-	// slow, and either of them, which is what has to last.
-	lossy, slow, connects, slowTrips beyond
-	reasons                          []Reason // why it is bad, or too bad for a newcomer
+	// Samples beyond the limit of a voter: of connects those that failed, and those that
+	// failed or were slow, which is what has to last.
+	lossy, connects, slowTrips beyond
+	reasons                    []Reason // why it is bad, or too bad for a newcomer
 }
 
 // topTimes keeps the k longest times, descending.
@@ -123,7 +123,6 @@ func (h *host) ways(voters []*host, limit time.Duration) []*way {
 				continue
 			}
 			if w.tops.add(c.Took); c.Took > limit {
-				w.slow.hit(s.At)
 				w.connects.hit(s.At)
 			}
 		}
@@ -161,14 +160,14 @@ func (w *way) judge(p Policy) {
 	ratio := float64(w.lossy.n) / float64(w.tries)
 	m := exact(ConnectFailed, ratio, p.FailedConnects, w.tries)
 	m.Peer = to
-	if r := h.measure(w.lossy.of(m)); ratio > p.FailedConnects {
+	if r := h.measure(w.connects.of(m)); ratio > p.FailedConnects {
 		say(CodeLossyLink, &w.connects, r, "%d of %d connects from %s to %s failed, the limit is %.3g %%", w.lossy.n, w.tries, h.Node, to, p.FailedConnects*100)
 	}
 	if n := len(w.tops.v); n > 0 {
 		p99 := w.tops.v[n-1]
 		m := exact(ConnectP99, p99.Seconds(), limit.Seconds(), w.tries-w.lossy.n)
 		m.Peer = to
-		if r := h.measure(w.slow.of(m)); p99 > limit {
+		if r := h.measure(w.connects.of(m)); p99 > limit {
 			say(CodeSlowLink, &w.connects, r, "the p99 of %d connects from %s to %s is %s, %s", w.tries-w.lossy.n, h.Node, to, than(p99, limit), asked)
 		}
 	}

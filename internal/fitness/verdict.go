@@ -114,7 +114,8 @@ type Measure struct {
 	From    time.Time `json:"from,omitzero"`
 	To      time.Time `json:"to,omitzero"`
 	// Beyond is how many samples are beyond the limit of a voter by themselves, and
-	// SpreadMS how far apart the first and the last of them are.
+	// SpreadMS how far apart the first and the last of them are. Of connects the slow
+	// and the failed ones count together, as they do for what has to last.
 	Beyond   int   `json:"beyond,omitempty"`
 	SpreadMS int64 `json:"spread_ms,omitempty"`
 }
@@ -138,6 +139,7 @@ const (
 const (
 	CodeNoEntry       = "NoProbeEntry"
 	CodeProbeSilent   = "ProbeSilent"
+	CodeProbePeriod   = "ProbePeriod"
 	CodeNotSeen       = "ProbeNotSeenYet"
 	CodeFilling       = "WindowFilling"
 	CodeGap           = "ReadingMissing"
