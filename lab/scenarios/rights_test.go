@@ -66,6 +66,16 @@ var grants = map[string]struct{ may, not []string }{
 			"list pods", "get secrets OWN/fleet-alert", "create pods/eviction", "create events default/",
 		},
 	},
+	fleet.ServiceAccountLevel: { // R-112-06, design §1
+		may: []string{
+			"get nodes", "list nodes", "patch nodes", "get pods", "list pods", "create pods/eviction", "create leases.coordination.k8s.io kube-system/", "get leases.coordination.k8s.io kube-system/fleet-regrade",
+			"update leases.coordination.k8s.io kube-system/fleet-regrade", "get configmaps OWN/fleet-role-status",
+		},
+		not: []string{
+			"watch nodes", "update nodes", "create nodes", "delete nodes", "update nodes/status", "delete pods", "patch pods", "update leases.coordination.k8s.io kube-system/k3s", "delete leases.coordination.k8s.io kube-system/fleet-regrade",
+			"patch configmaps OWN/fleet-role-status", "get configmaps OWN/fleet-role-actuators", "patch configmaps OWN/fleet-role-actuators", "create configmaps OWN/", "create leases.coordination.k8s.io OWN/", "create events default/",
+		},
+	},
 	fleet.ServiceAccountRecovery: { // R-B-01, R-B-10
 		may: []string{
 			"list nodes", "patch nodes", "get leases.coordination.k8s.io kube-system/fleet-regrade", "create events default/", "get configmaps OWN/fleet-role-probe", "list leases.coordination.k8s.io OWN/",
@@ -85,7 +95,7 @@ var refused = []string{
 
 func Test_rights(t *testing.T) {
 	s := measured(t)
-	recovery, err := s.Regrade(t.Context(), "manifests", "--recovery", "--heartbeat", "--alert")
+	recovery, err := s.Regrade(t.Context(), "manifests", "--recovery", "--levels", "--heartbeat", "--alert")
 	s.must(err)
 	s.must(s.Apply(t.Context(), []byte(recovery), "Deployment", "DaemonSet"))
 	for account, g := range grants {
@@ -125,7 +135,7 @@ func Test_rights(t *testing.T) {
 				ask(line, false)
 			}
 			s.Logf("%s: %d questions", account, asked)
-			if account == fleet.ServiceAccountController || account == fleet.ServiceAccountRecovery {
+			if account == fleet.ServiceAccountController || account == fleet.ServiceAccountRecovery || account == fleet.ServiceAccountLevel {
 				return
 			}
 			// And one that is tried: this account changes no Node.
