@@ -185,7 +185,8 @@ func (f Facts) situation(to fleet.Level, j LevelJournal) level.Situation {
 			v.Agrees = v.Problem == ""
 			if n := byName[name]; n != nil {
 				_, server := n.Labels[fleet.LabelControlPlane]
-				v.Ready, v.APIServer = n.Ready && !n.Deleting, server && n.Labels[k.Level()] != string(fleet.LevelEtcdOnly)
+				v.EtcdOnly = n.Labels[k.Level()] == string(fleet.LevelEtcdOnly)
+				v.Ready, v.APIServer = n.Ready && !n.Deleting, server && !v.EtcdOnly
 			}
 			o.Others = append(o.Others, v)
 		}

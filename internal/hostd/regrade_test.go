@@ -342,7 +342,7 @@ func TestWhatHoldsAStepIsNamedAndNothingIsWritten(t *testing.T) { // R-112-06, R
 		"another voter is not Ready":    {func(g *graded) { g.others["c"].Ready = false }, level.CodeNotReady},
 		"another voter has no Node":     {func(g *graded) { delete(g.others, "c") }, level.CodeNotReady},
 		"another voter's etcd is mute":  {func(g *graded) { g.rig.silent = []fleet.MemberID{idC} }, level.CodeSilent},
-		"another voter is etcd-only":    {func(g *graded) { g.others["c"].Labels[keys().Level()] = "etcd-only" }, level.CodeAPIServers},
+		"another voter is etcd-only":    {func(g *graded) { g.others["c"].Labels[keys().Level()] = "etcd-only" }, level.CodeNotReady},
 		"a Node carries a swap":         {func(g *graded) { g.others["c"].Annotations[keys().Swap()] = string(id) }, level.CodeSwap},
 		"a swap under another prefix":   {func(g *graded) { g.others["c"].Annotations["other.example/role-swap"] = "x" }, level.CodeSwap},
 		"a learner is listed":           {func(g *graded) { m := member("d", idD, 4); m.Learner = true; g.members = append(g.members, m) }, level.CodeLearner},

@@ -54,8 +54,10 @@ type Voter struct {
 	Node string `json:"node"`
 	// Ready is the Node's condition; a voter without a Node is not Ready.
 	Ready bool `json:"ready"`
-	// APIServer: its Node says that it runs one, by label and level.
+	// APIServer: its Node says that it runs one, by label and level; EtcdOnly that it runs
+	// nothing but etcd.
 	APIServer bool `json:"api_server"`
+	EtcdOnly  bool `json:"etcd_only,omitempty"`
 	// Answers: its etcd answered now, and follows the leader this host follows.
 	Answers bool `json:"answers"`
 	// Agrees: its linearizable member list is this host's. Problem says why not.
@@ -157,7 +159,10 @@ func (s Situation) voterGates() (gs []Gate) {
 	}
 	up, servers := 0, 0
 	for _, v := range s.Others {
-		if !v.Ready {
+		switch {
+		case v.EtcdOnly: // its Node says Ready until its kubelet has been silent for long enough
+			shut(CodeNotReady, "%s is etcd-only: its Node is not Ready, or will not be in a moment", v.Node)
+		case !v.Ready:
 			shut(CodeNotReady, "%s votes and is not Ready", v.Node)
 		}
 		switch {

@@ -52,7 +52,11 @@ func TestGatesOfALevelStep(t *testing.T) { // R-112-06, R-112-19, R-X-07, R-X-08
 		{"a voter that is not Ready refuses it", func(s *Situation) { s.Others[0].Ready = false }, []string{CodeNotReady, CodeAPIServers}},
 		{"a voter whose etcd is silent refuses it", func(s *Situation) { s.Others[0].Answers = false }, []string{CodeSilent, CodeQuorum, CodeAPIServers}},
 		{"a voter with another list refuses it", func(s *Situation) { s.Others[1].Agrees, s.Others[1].Problem = false, "4 members" }, []string{CodeDisagrees, CodeQuorum}},
-		{"a second etcd-only server refuses it", func(s *Situation) { s.Others[1].APIServer = false }, []string{CodeAPIServers}},
+		{"a voter without an API server refuses it", func(s *Situation) { s.Others[1].APIServer = false }, []string{CodeAPIServers}},
+		{"a voter that is etcd-only and whose Node still says Ready refuses it, of five as well", func(s *Situation) {
+			s.Others[1].APIServer, s.Others[1].EtcdOnly, s.Target = false, true, 5
+			s.Others = append(s.Others, s.Others[0], s.Others[0])
+		}, []string{CodeNotReady}},
 		{"two voters of five that cannot be reached refuse it, each by name", func(s *Situation) {
 			s.Target = 5
 			s.Others = append(s.Others, Voter{Node: "d"}, Voter{Node: "e", Ready: true, APIServer: true})

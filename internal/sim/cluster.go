@@ -24,6 +24,9 @@ type Cluster struct {
 // Controller is the API as the controller sees it.
 func (w *World) Controller() *Cluster { return &Cluster{w: w} }
 
+// LevelAPI is the API as the level half of a host's daemon sees it.
+func (w *World) LevelAPI(name string) *Cluster { return &Cluster{w: w, from: name} }
+
 var (
 	_ observe.Cluster = (*Cluster)(nil)
 	_ execute.Cluster = (*Cluster)(nil)

@@ -15,6 +15,7 @@ import (
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/hostd"
 	"github.com/exadev/regrade/internal/lease"
+	"github.com/exadev/regrade/internal/level"
 	"github.com/exadev/regrade/internal/sim"
 	"github.com/exadev/regrade/internal/status"
 	"github.com/exadev/regrade/internal/swap"
@@ -50,6 +51,8 @@ type run struct {
 	muted     map[string]time.Time     // hosts whose etcd is too slow for their daemon until then
 	person    bool                     // somebody changed what regrade does not put right
 	jobs      int
+	// memory is what each host says of its memory; nil where no level half is on.
+	memory map[string]level.Reading
 	// alter breaks a rule on purpose.
 	alter    func(swap.Decision) swap.Decision
 	oldLease bool
@@ -173,7 +176,8 @@ func (r *run) newDaemon(name string) {
 		Node: name, Policy: r.hostd,
 		Host: r.w.Machine(name).Through(a.gate), API: r.w.HostAPI(name).Through(a.apiGate), Etcd: r.w.HostEtcd(name).Through(a.gate),
 		Ways: r.w.Ways(name), Lock: r.w.HostLock(name),
-		Now: func() time.Time { return time.Now().Add(off) },
+		Now:    func() time.Time { return time.Now().Add(off) },
+		Levels: r.levels(name, a),
 	})
 	r.w.Inspect(name, func(h *sim.Host) { a.boot = h.Boots })
 	a.pass = func() time.Duration {

@@ -19,6 +19,7 @@ type Invariant string
 // Invariants that are held after every event.
 const (
 	OneSwap             Invariant = "1 at most one swap in the cluster"
+	OneLevel            Invariant = "1 one host steps its level at a time, under its own Lease, beside no swap and with every other voter there"
 	OnlyTheTwo          Invariant = "1 no k3s unit is touched but those of the swap's two hosts"
 	QuorumKept          Invariant = "2 the voters that are up never fall below a quorum by our doing"
 	NoRemovalAtTwo      Invariant = "2 never a removal at two voters"
@@ -305,8 +306,34 @@ func (g *guard) lookEffect(w *World, e Event) {
 	if effect == "start" {
 		return
 	}
+	if effect == "restart" && l.Holder == h.Name {
+		g.lookLevel(w, e, h)
+		return
+	}
 	if !g.concerns(h.Name) && !g.deletedIn(h.Name) {
 		g.fail(OnlyTheTwo, e, "%s is in no swap", h.Name)
+	}
+}
+
+// lookLevel: a server is restarted for a level, by the Lease in its own name.
+func (g *guard) lookLevel(w *World, e Event, h *Host) {
+	if w.api.Lease.At(w.date()) != lease.Held {
+		g.fail(OneLevel, e, "the Lease of %s has run out", h.Name)
+	}
+	for _, name := range w.api.names() {
+		if _, ok := w.api.node(name).Annotations[w.cfg.Keys.Swap()]; ok {
+			g.fail(OneLevel, e, "%s takes part in a swap", name)
+		}
+	}
+	for id, name := range g.voters {
+		if since, down := g.down[id]; down && name != h.Name && since.Before(w.now.Add(-slack)) {
+			g.fail(OneLevel, e, "%s is restarted with %s down since %s", h.Name, name, since.Format(time.TimeOnly))
+		}
+	}
+	for _, o := range w.hosts {
+		if o != h && h.Level == fleet.LevelEtcdOnly && o.Level == fleet.LevelEtcdOnly {
+			g.fail(OneLevel, e, "%s would be etcd-only beside %s", h.Name, o.Name)
+		}
 	}
 }
 
