@@ -2,6 +2,7 @@ package kube
 
 import (
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/connrotation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -73,6 +75,13 @@ func connect(cfg *rest.Config, servers []string) (*Connection, error) {
 	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	cfg.WarningHandler = rest.NoWarnings{}
 	cfg.Wrap(t.wrap)
+	if len(servers) == 1 {
+		if cfg.Dial == nil {
+			cfg.Dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+		}
+		kept := connrotation.NewDialer(cfg.Dial)
+		cfg.Dial, t.hangUp = kept.DialContext, kept.CloseAll
+	}
 	h, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)

@@ -25,7 +25,7 @@ import (
 // rule 23). With one server nothing is asked first; its connections are made anew, for
 // behind one address there may be several: the Service's, of which a host that steps
 // down is one for half a minute more (k3s-facts §13.4), and a connection stays with the
-// server that it was given to. When all of them took too long
+// server that it was given to, and a watch holds it. When all of them took too long
 // to say so, the next one asked is given the whole time of a request: a slow API is an API.
 // One that is slow is left for a quicker one (slow.go).
 type Transport struct {
@@ -37,6 +37,9 @@ type Transport struct {
 	patient bool // none answered /readyz in time when all were asked
 	stale   bool // the only address gave a bad answer: its connections are to go
 	pace    pace
+
+	// hangUp ends the connections, those too that a watch holds; nil with several servers.
+	hangUp func()
 
 	date     atomic.Int64 // unix seconds, zero before the first answer
 	requests atomic.Int64
@@ -110,8 +113,11 @@ func (r *route) RoundTrip(req *http.Request) (*http.Response, error) {
 			break
 		}
 		probe := time.Since(before)
-		if r.t.renew() {
+		if r.t.renew(req) {
 			utilnet.CloseIdleConnectionsFor(r.next)
+			if r.t.hangUp != nil {
+				r.t.hangUp()
+			}
 		}
 		sent := time.Now()
 		var resp *http.Response
@@ -242,13 +248,16 @@ func (t *Transport) doubt(i int) {
 	}
 }
 
-// renew says whether the next request is to go over a new connection.
-func (t *Transport) renew() bool {
+// renew says whether a request is to go over a new connection. A watch that begins is
+// not: passes ask one thing after the other, and nothing of theirs is to be cut by it.
+func (t *Transport) renew(req *http.Request) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	was := t.stale
+	if !t.stale || req.URL.Query().Get("watch") != "" {
+		return false
+	}
 	t.stale = false
-	return was
+	return true
 }
 
 // neverLeft says whether a connection was never made.
