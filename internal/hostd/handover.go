@@ -58,7 +58,10 @@ func handOver(f Facts, o order) Decision {
 	if p.is() {
 		return hold(p.Code, "%s", p.Sentence)
 	}
-	if f.Journal.Asked.IsZero() {
+	late := f.View != nil && f.View.Date.Sub(f.Journal.Asked) > f.Policy.HandOver
+	if f.Journal.Asked.IsZero() || late && f.HandOverAt.IsZero() {
+		// The first time, or once more: leadership had gone, and whoever took it fell
+		// before this server was restarted.
 		if f.View == nil {
 			return hold(CodeNoAPI, "no API server answers: %s", f.ViewProblem)
 		}
@@ -66,7 +69,7 @@ func handOver(f Facts, o order) Decision {
 		j.Asked = f.View.Date
 		return note(j)
 	}
-	if f.View != nil && f.View.Date.Sub(f.Journal.Asked) > f.Policy.HandOver {
+	if late {
 		return failed(f, CodeHandOverFailed, "etcd's leadership did not arrive at %s within %s", to, f.Policy.HandOver)
 	}
 	return effect(Effect{Kind: MoveLeader, Member: to})

@@ -32,7 +32,8 @@ type Journal struct {
 	StartedAt time.Time `json:"started_at,omitzero"`
 	// Stopped: in a rollback or a finish, the server was seen gone.
 	Stopped bool `json:"stopped,omitempty"`
-	// Asked is the API server's Date when leadership was first handed over.
+	// Asked is the API server's Date when leadership was first handed over, since it was
+	// last seen elsewhere.
 	Asked time.Time `json:"asked,omitzero"`
 	// Replaces is when the server was started that the step restarts into another
 	// level, by the host's clock; written before it is asked to.
