@@ -256,8 +256,12 @@ func (s *scenario) mustSwap(out, in string) *status.LastSwap {
 // is free.
 func (s *scenario) ended(out, in string) *status.LastSwap {
 	s.t.Helper()
+	return s.endedWithin(swapLimit, out, in)
+}
+
+func (s *scenario) endedWithin(limit time.Duration, out, in string) *status.LastSwap {
+	s.t.Helper()
 	var last *status.LastSwap
-	limit := swapLimit
 	if s.Binaries.Real {
 		limit *= 2 // a real k3s evicts a learner that never started after five minutes
 	}
