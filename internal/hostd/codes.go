@@ -34,6 +34,8 @@ const (
 	CodeLevelSwap = "SwapUnderWay"
 	CodeLevelLate = "LevelLate"
 	CodeNotBack   = "ServerNotBack"
+	// CodeNotApplied: the program that applies levels failed.
+	CodeNotApplied = "LevelNotApplied"
 
 	// Done, with something to say.
 	CodeLevelUnnoted = "LevelUnnoted"

@@ -91,6 +91,7 @@ type Daemon struct {
 	lastWait string
 	// lastLevel is what the level half said last.
 	lastLevel Said
+	lastRun   platform.LevelRun
 	// broken is the effect that failed in the last pass, and why.
 	broken    Kind
 	brokenWhy string
@@ -324,6 +325,12 @@ func (d *Daemon) note(dec Decision) {
 		d.lastWait = w
 		if w != "" {
 			d.log.Info("waits", obs.Code, dec.Code, obs.Sentence, dec.Sentence)
+		}
+	}
+	if r := d.facts.Host.LevelRun; r != d.lastRun {
+		d.lastRun = r
+		if r.Level != "" && !r.Running {
+			d.log.Info("level applied", "level", string(r.Level), obs.Err, r.Error, "output", r.Output)
 		}
 	}
 	if dec.Level != d.lastLevel {

@@ -39,25 +39,28 @@ const (
 // Effect is one effect with all it needs.
 type Effect struct {
 	Kind     Kind              `json:"kind"`
-	Role     fleet.Role        `json:"role,omitempty"`    // WriteRole, SetJoin, Start, Stop
-	Swap     fleet.SwapID      `json:"swap,omitempty"`    // Leave; empty deletes
-	Joining  rolefile.Joining  `json:"joining,omitzero"`  // Join; zero deletes
-	Identity rolefile.Identity `json:"identity,omitzero"` // Identify
-	Level    fleet.Level       `json:"level,omitempty"`   // SetLevel, MarkNode
-	URL      string            `json:"url,omitempty"`     // SetJoin; empty deletes
-	Base     string            `json:"base,omitempty"`    // Snapshot
-	Keep     int               `json:"keep,omitempty"`    // Prune
-	Hold     bool              `json:"hold,omitempty"`    // PeerPort
-	Member   fleet.MemberID    `json:"member,omitzero"`   // MoveLeader
-	Journal  *Journal          `json:"journal,omitempty"` // Note
-	At       time.Time         `json:"at,omitzero"`       // TakeLease: its acquire time
+	Role     fleet.Role        `json:"role,omitempty"`     // WriteRole, SetJoin, Start, Stop
+	Swap     fleet.SwapID      `json:"swap,omitempty"`     // Leave; empty deletes
+	Joining  rolefile.Joining  `json:"joining,omitzero"`   // Join; zero deletes
+	Identity rolefile.Identity `json:"identity,omitzero"`  // Identify
+	Level    fleet.Level       `json:"level,omitempty"`    // SetLevel, MarkNode
+	URL      string            `json:"url,omitempty"`      // SetJoin; empty deletes
+	Base     string            `json:"base,omitempty"`     // Snapshot
+	Keep     int               `json:"keep,omitempty"`     // Prune
+	Hold     bool              `json:"hold,omitempty"`     // PeerPort
+	Member   fleet.MemberID    `json:"member,omitzero"`    // MoveLeader
+	Journal  *Journal          `json:"journal,omitempty"`  // Note
+	At       time.Time         `json:"at,omitzero"`        // TakeLease: its acquire time
+	Restarts bool              `json:"restarts,omitempty"` // SetLevel, where that restarts the server by itself
 
 	LevelJournal *LevelJournal `json:"level_journal,omitempty"` // NoteLevel
 }
 
 // moves says whether the effect changes which k3s process runs: what the votes of
 // the cluster and its list of members hang on.
-func (e Effect) moves() bool { return e.Kind == Start || e.Kind == Stop || e.Kind == Restart }
+func (e Effect) moves() bool {
+	return e.Kind == Start || e.Kind == Stop || e.Kind == Restart || e.Restarts
+}
 
 // Decision is what Next returns: an effect, or why there is none.
 type Decision struct {

@@ -52,3 +52,17 @@ func (f Facts) unnoted() Problem {
 	}
 	return problem(CodeLevelUnnoted, "the level that the server was started with is not noted: is /run, or on Docker the data folder, full? It was restarted once in this step, so it runs at %s, as its files say", f.Host.Level)
 }
+
+// setLevel sets the level that the next start takes. Where a program of the host's owner
+// applies it, that is the restart as well, and as dangerous.
+func setLevel(f Facts, to fleet.Level) Decision {
+	return effect(Effect{Kind: SetLevel, Level: to, Restarts: f.Host.LevelRun.Applies && !sameFlags(f.Host.Level, to)})
+}
+
+// applying says that such a program is at it.
+func applying(f Facts) (Decision, bool) {
+	if r := f.Host.LevelRun; r.Running {
+		return soon(CodeRestarting, "the level %s is being applied", r.Level), true
+	}
+	return Decision{}, false
+}

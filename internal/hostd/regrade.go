@@ -239,6 +239,12 @@ func levelStep(f Facts) Decision {
 		// what becomes of this host is its to say.
 		return f.endLevel(fleet.PhaseFailed, CodeLevelSwap, "the host takes part in a swap, or is no server any more")
 	}
+	if d, ok := applying(f); ok {
+		return d
+	}
+	if r := f.Host.LevelRun; r.Error != "" && r.Level == j.To && f.Host.Level != j.To && !j.Back {
+		return f.turnBack(CodeNotApplied, "%s", r.Error)
+	}
 	if j.Restarts() && f.Host.Level == j.To && f.runsLevel(j.To) {
 		return finishLevel(f)
 	}
@@ -328,7 +334,7 @@ func drainLevel(f Facts) Decision {
 	case len(going) > 0 && !f.levelLate():
 		return soon(CodeDraining, "%d pods are on their way out", len(going))
 	case f.Host.Level != j.To:
-		return effect(Effect{Kind: SetLevel, Level: j.To})
+		return setLevel(f, j.To)
 	case len(left)+len(going) > 0:
 		return f.endLevel(fleet.PhaseDone, CodePodsStay, "%d pods stay, as jobs, without an owner, or kept by a budget", len(left)+len(going))
 	}
@@ -349,11 +355,13 @@ func restartLevel(f Facts) Decision {
 		return levelHandOver(f)
 	case f.Etcd.View.Leader == 0:
 		return soon(CodeHandingOver, "etcd has no leader at the moment")
-	case h.Level != j.To:
-		return effect(Effect{Kind: SetLevel, Level: j.To})
+	case !h.LevelRun.Applies && h.Level != j.To:
+		return setLevel(f, j.To)
 	case j.Replaces.IsZero() && !h.Server.Since.IsZero():
 		j.Replaces = h.Server.Since.UTC()
 		return levelNote(j)
+	case h.Level != j.To:
+		return setLevel(f, j.To)
 	}
 	return effect(Effect{Kind: Restart, Role: fleet.RoleServer})
 }
@@ -412,7 +420,7 @@ func finishLevel(f Facts) Decision {
 func toFull(f Facts) Decision {
 	switch {
 	case f.Host.Level != fleet.LevelFull:
-		return effect(Effect{Kind: SetLevel, Level: fleet.LevelFull})
+		return setLevel(f, fleet.LevelFull)
 	case !marked(f.View.Self, fleet.LevelFull, f.Policy.Keys):
 		return effect(Effect{Kind: MarkNode, Level: fleet.LevelFull})
 	}
@@ -432,7 +440,7 @@ func levelBack(f Facts) Decision {
 	j := f.Levels.Journal
 	switch {
 	case f.Host.Level != j.From:
-		return effect(Effect{Kind: SetLevel, Level: j.From})
+		return setLevel(f, j.From)
 	case f.View == nil || f.View.Self == nil:
 		return hold(CodeNoAPI, "no API server answers: %s", f.ViewProblem)
 	case !marked(f.View.Self, j.From, f.Policy.Keys):

@@ -841,3 +841,61 @@ func TestAStepLeavesItsNodeToASwap(t *testing.T) { // R-X-08, safety rule 26
 		t.Errorf("%v, %d restarts: %+v", g.writes, g.restarts(), j)
 	}
 }
+
+// On a host whose owner's program applies levels that program is the restart: every gate
+// is asked again right before it, and k3s's unit is not restarted beside it (R-112-05).
+func TestAProgramThatAppliesLevelsIsTheRestart(t *testing.T) {
+	newApplied := func(t *testing.T) *graded {
+		g := newGraded(t)
+		g.host.Change(func(f *platform.Facts) { f.LevelRun.Applies = true })
+		return g
+	}
+	applied := func(g *graded) int { return strings.Count(strings.Join(g.host.Calls, "\n"), "level ") }
+	t.Run("down and up", func(t *testing.T) {
+		g := newApplied(t)
+		g.bring(fleet.LevelEtcdOnly)
+		if applied(g) != 2 || g.restarts() != 0 || g.leader == idA {
+			t.Errorf("%v, %d restarts, leader %s", g.host.Calls, g.restarts(), g.leader)
+		}
+		g.bring2(fleet.LevelFull)
+		if applied(g) != 4 || g.restarts() != 0 {
+			t.Errorf("%v, %d restarts", g.host.Calls, g.restarts())
+		}
+	})
+	t.Run("a voter that falls in the last moment holds it", func(t *testing.T) {
+		g := newApplied(t)
+		g.bring(fleet.LevelControlPlane)
+		n := applied(g)
+		g.command = &hostd.Command{Level: fleet.LevelEtcdOnly}
+		g.restart()
+		g.leader = idB
+		g.after = func(what string) {
+			if what == "others" && g.self.Labels[keys().Level()] == "etcd-only" && !g.levelJournal().Replaces.IsZero() {
+				g.rig.silent = []fleet.MemberID{idC}
+			}
+		}
+		g.until("taken back", func() bool { return g.levelJournal().Phase == fleet.PhaseFailed })
+		if applied(g) != n || g.host.Facts().Level != fleet.LevelControlPlane {
+			t.Errorf("applied %d times more", applied(g)-n)
+		}
+	})
+	t.Run("one that fails is named and taken back", func(t *testing.T) {
+		g := newApplied(t)
+		g.bring(fleet.LevelControlPlane)
+		g.host.ApplyFails = "apply_level etcd-only: exit status 1: no room"
+		g.command = &hostd.Command{Level: fleet.LevelEtcdOnly}
+		g.restart()
+		g.until("failed", func() bool { return g.levelJournal().Phase == fleet.PhaseFailed })
+		if j := g.levelJournal(); j.Code != hostd.CodeNotApplied || !strings.Contains(j.Message, "no room") || g.self.Labels[keys().Level()] != "control-plane" {
+			t.Errorf("%+v", j)
+		}
+	})
+}
+
+// bring2 brings a host on from where it is.
+func (g *graded) bring2(l fleet.Level) {
+	g.t.Helper()
+	g.command = &hostd.Command{Level: l}
+	g.restart()
+	g.until("at "+string(l), g.at(l))
+}

@@ -90,10 +90,13 @@ func restartEtcdOnly(f Facts, o order) Decision {
 	if d, ok := settledUnit(h.Server); !ok {
 		return d
 	}
+	if d, ok := applying(f); ok {
+		return d
+	}
 	if h.Server.Gone() {
 		// It fell between: the level first, then up again.
 		if h.Level != fleet.LevelEtcdOnly {
-			return effect(Effect{Kind: SetLevel, Level: fleet.LevelEtcdOnly})
+			return setLevel(f, fleet.LevelEtcdOnly)
 		}
 		return startServer(f)
 	}
@@ -107,7 +110,10 @@ func restartEtcdOnly(f Facts, o order) Decision {
 		return soon(CodeHandingOver, "etcd has no leader at the moment")
 	}
 	if h.Level != fleet.LevelEtcdOnly {
-		return effect(Effect{Kind: SetLevel, Level: fleet.LevelEtcdOnly})
+		if d, ok := spared(f); h.LevelRun.Applies && !ok {
+			return d
+		}
+		return setLevel(f, fleet.LevelEtcdOnly)
 	}
 	return restart(f, fleet.LevelEtcdOnly)
 }
@@ -268,8 +274,14 @@ func stepUp(f Facts, o order) Decision {
 	if h.Files.Role != fleet.RoleServer {
 		return writeRole(fleet.RoleServer)
 	}
+	if d, ok := applying(f); ok {
+		return d
+	}
 	if h.Level != fleet.LevelFull {
-		return effect(Effect{Kind: SetLevel, Level: fleet.LevelFull})
+		if d, ok := spared(f); h.LevelRun.Applies && f.votes() && !ok {
+			return d
+		}
+		return setLevel(f, fleet.LevelFull)
 	}
 	if d, ok := settledUnit(h.Server); !ok {
 		return d

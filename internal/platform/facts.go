@@ -37,6 +37,10 @@ type Facts struct {
 	ServerJoin string `json:"server_join,omitempty"`
 	AgentJoin  string `json:"agent_join,omitempty"`
 
+	// LevelRun is the level that this daemon had applied last, where a program of the
+	// host's owner does that.
+	LevelRun LevelRun `json:"level_run,omitzero"`
+
 	Server Unit `json:"server"`
 	Agent  Unit `json:"agent"`
 
@@ -123,6 +127,16 @@ const (
 	JobStop  Job = "stop"
 	JobOther Job = "other"
 )
+
+// LevelRun is a level that is applied by a program.
+type LevelRun struct {
+	// Applies: setting a level restarts the server into it by itself.
+	Applies bool        `json:"applies,omitempty"`
+	Level   fleet.Level `json:"level,omitempty"`
+	Running bool        `json:"running,omitempty"`
+	Output  string      `json:"output,omitempty"`
+	Error   string      `json:"error,omitempty"`
+}
 
 // SnapshotRun is the etcd snapshot last begun by this daemon.
 type SnapshotRun struct {

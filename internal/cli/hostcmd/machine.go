@@ -3,12 +3,14 @@ package hostcmd
 import (
 	"context"
 	"path/filepath"
+	"time"
 
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/hostd/preflight"
 	"github.com/exadev/regrade/internal/hostd/settings"
 	"github.com/exadev/regrade/internal/k3s"
 	"github.com/exadev/regrade/internal/platform"
+	"github.com/exadev/regrade/internal/platform/command"
 	"github.com/exadev/regrade/internal/platform/docker"
 	"github.com/exadev/regrade/internal/platform/systemd"
 	"github.com/exadev/regrade/internal/status"
@@ -22,7 +24,13 @@ func machineOf(h settings.Host, root string) (platform.Host, error) {
 			Root: root, Socket: d.Socket, Project: d.Project, ServerService: d.ServerService, AgentService: d.AgentService, K3s: d.K3s, Identity: d.Identity,
 		})
 	}
-	return systemd.New(systemd.Options{Layout: h.Layout(root), K3s: filepath.Join("/", root, h.K3s)}), nil
+	native := systemd.New(systemd.Options{Layout: h.Layout(root), K3s: filepath.Join("/", root, h.K3s)})
+	if h.Platform == settings.PlatformCommand {
+		return command.New(native, command.Commands{
+			Levels: h.Command.Levels, Current: h.Command.CurrentLevel, Apply: h.Command.ApplyLevel, ApplyTimeout: time.Duration(h.Command.Timeout),
+		}), nil
+	}
+	return native, nil
 }
 
 // stagedOf is where the preflight looks on that platform.

@@ -7,12 +7,14 @@ import (
 
 	"github.com/exadev/regrade/internal/hostd/preflight"
 	"github.com/exadev/regrade/internal/hostd/settings"
+	"github.com/exadev/regrade/internal/platform/command"
 	"github.com/exadev/regrade/internal/platform/docker"
 	"github.com/exadev/regrade/internal/platform/systemd"
 )
 
 func TestThePlatformIsTheOneInTheSettings(t *testing.T) {
-	for text, want := range map[string]string{"": "systemd", "platform: systemd\n": "systemd", "platform: docker\n": "docker"} {
+	for text, want := range map[string]string{"": "systemd", "platform: systemd\n": "systemd", "platform: docker\n": "docker",
+		"platform: command\ncommand: {levels: [/l], current-level: [/c], apply-level: [/a]}\n": "command"} {
 		h, err := settings.Parse([]byte("node: n1\nservers: [\"https://10.0.0.2:6443\"]\n" + text))
 		if err != nil {
 			t.Fatal(err)
@@ -27,6 +29,8 @@ func TestThePlatformIsTheOneInTheSettings(t *testing.T) {
 			got = "systemd"
 		case *docker.Host:
 			got = "docker"
+		case *command.Host:
+			got = "command"
 		}
 		if got != want {
 			t.Errorf("%q: %s, want %s", text, got, want)

@@ -22,7 +22,7 @@
 //	min-free-mib: 2048          # free disk that a standby must have
 //	log-format: text            # or json
 //	log-level: info             # debug, info, warn, error
-//	platform: systemd           # or docker: k3s in the containers of a Compose project
+//	platform: systemd           # or docker: k3s in the containers of a Compose project; or command
 //	docker:                     # where the platform is docker, all with defaults
 //	  socket: /var/run/docker.sock
 //	  project:                  # the Compose project's name; empty: the daemon's own container's, github-runner on a host
@@ -33,6 +33,11 @@
 //	    - /etc/rancher/node
 //	    - /var/lib/tailscale
 //
+//	command:                    # where the platform is command: native, and programs apply the levels
+//	  levels: [/path/levels]    # prints the levels that the host has
+//	  current-level: [/path/current]
+//	  apply-level: [/path/apply] # is given the level, and restarts k3s into it
+//	  timeout: 120s             # of apply-level
 //	levels:                     # the level half: a server steps down under pressure; off
 //	  enabled: false
 //	  kubeconfig: /etc/rancher/k3s/fleet-level.kubeconfig
@@ -125,6 +130,7 @@ type Host struct {
 	Platform         Platform `json:"platform"`
 	Docker           Docker   `json:"docker"`
 	Levels           Levels   `json:"levels"`
+	Command          Command  `json:"command"`
 
 	// Join is join.yaml.
 	Join map[string]string `json:"-"`
@@ -137,7 +143,16 @@ type Platform string
 const (
 	PlatformSystemd Platform = "systemd"
 	PlatformDocker  Platform = "docker"
+	PlatformCommand Platform = "command"
 )
+
+// Command are the programs of a host whose owner applies its levels.
+type Command struct {
+	Levels       []string `json:"levels"`
+	CurrentLevel []string `json:"current-level"`
+	ApplyLevel   []string `json:"apply-level"`
+	Timeout      Duration `json:"timeout"`
+}
 
 // Docker are the settings of a host whose k3s runs in containers.
 type Docker struct {
@@ -201,7 +216,8 @@ func Defaults() Host {
 			Socket: docker.DefaultSocket, ServerService: docker.DefaultServerService, AgentService: docker.DefaultAgentService,
 			K3s: docker.DefaultK3s, Identity: docker.DefaultIdentity(),
 		},
-		Levels: defaultLevels(),
+		Levels:  defaultLevels(),
+		Command: Command{Timeout: Duration(120 * time.Second)},
 	}
 }
 
@@ -337,8 +353,10 @@ func (h Host) validate() error {
 	case PlatformSystemd:
 	case PlatformDocker:
 		h.validateDocker(bad)
+	case PlatformCommand:
+		h.validateCommand(bad)
 	default:
-		bad("platform", "%q is neither systemd nor docker", h.Platform)
+		bad("platform", "%q is none of systemd, docker and command", h.Platform)
 	}
 	if p := time.Duration(h.Period); p < time.Second || p > 5*time.Minute {
 		bad("period", "%s is not between 1s and 5m", p)
@@ -408,6 +426,17 @@ var (
 	composeProject = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
 	composeService = regexp.MustCompile(`^[a-zA-Z0-9._-]+$`)
 )
+
+func (h Host) validateCommand(bad func(key, format string, args ...any)) {
+	for key, argv := range map[string][]string{"levels": h.Command.Levels, "current-level": h.Command.CurrentLevel, "apply-level": h.Command.ApplyLevel} {
+		if len(argv) == 0 || !filepath.IsAbs(argv[0]) {
+			bad("command."+key, "want a program by its absolute path, and its arguments")
+		}
+	}
+	if t := time.Duration(h.Command.Timeout); t < time.Second || t > time.Duration(h.OperationTimeout) {
+		bad("command.timeout", "%s is not between 1s and operation-timeout", t)
+	}
+}
 
 func (h Host) validateDocker(bad func(key, format string, args ...any)) {
 	d := h.Docker

@@ -32,6 +32,8 @@ type Fake struct {
 	// engine does; the rest is owed.
 	Engine bool
 	owing  bool
+	// ApplyFails is what the program that applies levels says when it fails.
+	ApplyFails string
 	// OnAdvance lets a test move what k3s would move (WAL, tombstone, READY).
 	OnAdvance func(f *platform.Facts)
 }
@@ -85,6 +87,15 @@ func (f *Fake) Advance() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.clock = f.clock.Add(time.Second)
+	if r := &f.facts.LevelRun; r.Running {
+		r.Running = false
+		if r.Error = f.ApplyFails; r.Error == "" {
+			if u := &f.facts.Server; u.Process && (f.facts.Level == fleet.LevelEtcdOnly) != (r.Level == fleet.LevelEtcdOnly) {
+				u.State, u.Since = platform.StateActivating, f.clock
+			}
+			f.facts.Level, f.facts.Server.Level = r.Level, r.Level
+		}
+	}
 	f.unit(fleet.RoleServer, &f.facts.Server)
 	f.unit(fleet.RoleAgent, &f.facts.Agent)
 	if f.facts.Snapshot.Running {
@@ -194,7 +205,14 @@ func (f *Fake) SetIdentity(_ context.Context, id rolefile.Identity) error {
 
 // SetLevel implements platform.Files.
 func (f *Fake) SetLevel(_ context.Context, level fleet.Level) error {
-	return f.do("level "+string(level), func(x *platform.Facts) error { x.Level = level; return nil })
+	return f.do("level "+string(level), func(x *platform.Facts) error {
+		if x.LevelRun.Applies {
+			x.LevelRun.Level, x.LevelRun.Running, x.LevelRun.Error = level, true, ""
+			return nil
+		}
+		x.Level = level
+		return nil
+	})
 }
 
 // SetJoin implements platform.Files.
