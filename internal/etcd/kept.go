@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/keepalive"
 )
 
 // keptFor is how long a connection is kept after it was last asked for: a host asks
@@ -50,6 +51,11 @@ func (k *kept) to(cfg *tls.Config, cert []byte, url string) (*clientv3.Client, e
 		// A member that comes back is found within seconds, however long it was away.
 		Backoff:           backoff.Config{BaseDelay: 500 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
 		MinConnectTimeout: 2 * CallTimeout,
+	}), grpc.WithKeepaliveParams(keepalive.ClientParameters{
+		// A member that lost its power, or the way to it, ends no connection: TCP would
+		// send into it for minutes, and not hear that it is back. A lossy link has more
+		// time than any call to it. etcd allows a question each five seconds.
+		Time: 10 * time.Second, Timeout: 10 * time.Second,
 	})}
 	if k.dial != nil {
 		options = append(options, grpc.WithContextDialer(k.dial))
