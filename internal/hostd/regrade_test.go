@@ -19,7 +19,6 @@ import (
 	"github.com/exadev/regrade/internal/level"
 	"github.com/exadev/regrade/internal/observe"
 	"github.com/exadev/regrade/internal/platform"
-	"github.com/exadev/regrade/internal/status"
 	"github.com/exadev/regrade/internal/swap"
 )
 
@@ -32,7 +31,6 @@ type graded struct {
 	blocked map[string]string // by pod name: a budget's words
 	paused  string
 	down    bool // the level half's own API is away
-	list    func(url string) []status.Member
 	writes  []string
 	silent  bool // no kubelet comes back
 	// interrupt is asked before each write; true is a daemon that was killed there.

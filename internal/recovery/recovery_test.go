@@ -857,7 +857,7 @@ func TestANewProcessPrunesNobodyByTheDate(t *testing.T) {
 	a.nodes["n4"].Taints = []recover.Taint{{Key: fleet.TaintOutOfService, Value: fleet.TaintOutOfServiceValue, Effect: fleet.EffectNoExecute}}
 	a.nodes["n4"].Annotations[fleet.AnnotationOutOfService] = "2026-11-20T12:00:00Z"
 	run(t, a, recovery.Settings{Policy: policy(func(p *recover.Policy) { p.Prune = 2 * time.Hour }), Poll: poll}, func() {
-		a.off = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC).Sub(time.Now())
+		a.off = time.Until(time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC))
 		a.wait(time.Hour)
 		a.fail["nodes"] = errors.New("nobody answers") // a pause, which does not count
 		a.wait(90 * time.Minute)
