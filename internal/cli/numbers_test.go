@@ -68,6 +68,7 @@ func TestASettingThatMakesNoSenseIsNamed(t *testing.T) {
 	for variable, want := range map[string]string{
 		"FLEET_ROLE_COOLDOWN_SECONDS=0":          `FLEET_ROLE_COOLDOWN_SECONDS="0": want 1s to 720h0m0s`,
 		"FLEET_ROLE_ABANDON_BACKOFF_SECONDS=0":   `FLEET_ROLE_ABANDON_BACKOFF_SECONDS="0": want 1s to 720h0m0s`,
+		"FLEET_ROLE_FINISH_SECONDS=60":           `FLEET_ROLE_FINISH_SECONDS="60": want 1m30s to 720h0m0s`,
 		"FLEET_ROLE_COOLDOWN_SECONDS=-5":         `FLEET_ROLE_COOLDOWN_SECONDS="-5": want no less than zero`,
 		"FLEET_ROLE_COOLDOWN_SECONDS=5000000000": `FLEET_ROLE_COOLDOWN_SECONDS="5000000000": want at most 720h0m0s`,
 		"FLEET_ROLE_WINDOW=4":                    `FLEET_ROLE_WINDOW="4": want a whole number of 5 to 500`,

@@ -101,7 +101,7 @@ func (s *settings) bounds() []bound {
 		{"learner-stall", "FLEET_ROLE_LEARNER_STALL_SECONDS", "how long k3s keeps a learner that makes no progress", &p.LearnerStall, time.Second, 0},
 		{"snapshot-timeout", "FLEET_ROLE_SNAPSHOT_SECONDS", "bound of the etcd snapshot", &p.SnapshotTimeout, time.Second, 0},
 		{"drain-timeout", "FLEET_ROLE_DRAIN_SECONDS", "bound of a drain", &p.DrainTimeout, time.Second, 0},
-		{"finish-timeout", "FLEET_ROLE_FINISH_SECONDS", "how long an outgoing host may take to come back as an agent", &p.FinishTimeout, time.Second, 0},
+		{"finish-timeout", "FLEET_ROLE_FINISH_SECONDS", "how long an outgoing host may take to come back as an agent", &p.FinishTimeout, 90 * time.Second, 0}, // beyond hostd's join_alone, with room for the stop
 		{"take-over", "FLEET_ROLE_TAKE_OVER_SECONDS", "how long another controller's Lease must stand still before its swap is taken over", &p.TakeOver, 5 * time.Second, 0},
 		{"cooldown", "FLEET_ROLE_COOLDOWN_SECONDS", "time after a swap without an automatic one", &p.Cooldown, time.Second, 0},
 		{"abandon-backoff", "FLEET_ROLE_ABANDON_BACKOFF_SECONDS", "time before an abandoned pair is tried again by itself, doubling", &p.AbandonBackoff, time.Second, 0},

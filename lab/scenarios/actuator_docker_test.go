@@ -17,12 +17,10 @@ const (
 // back in, with the identity volumes of its two services shared and apart. The two
 // voters that stay are native.
 func Test_actuator_docker(t *testing.T) {
+	long(t)
 	t.Parallel()
 	for _, kind := range []string{"shared", "separate"} {
 		t.Run(kind, func(t *testing.T) {
-			if kind == "separate" {
-				long(t)
-			}
 			spec := cluster.Standard().Docker("n1", "n4")
 			for i := range spec.Hosts {
 				spec.Hosts[i].SeparateIdentity = kind == "separate"

@@ -87,6 +87,7 @@ func (s *scenario) setClock(name string, off time.Duration) {
 // is an older one. As IN and as a voter that stays it is refused by name; in the middle of
 // a swap it is held, named, and goes on with the daemon of today.
 func Test_older_daemon(t *testing.T) {
+	long(t)
 	s, out, in := troubled(t)
 	older := func(r map[string]any) { r["protocol"] = 0 }
 	for _, name := range []string{in, "n2"} {

@@ -16,6 +16,7 @@ import (
 // them with a shell, without regrade, waiting for the condition EtcdIsVoter.
 // It asserts only that the steps work; its time is printed beside a swap's.
 func Test_swap_by_hand(t *testing.T) {
+	long(t)
 	t.Parallel()
 	spec := cluster.Standard()
 	spec.WithoutRegrade = true
