@@ -62,21 +62,24 @@ func (f Facts) unlisted(a *hostapi.Answer) bool {
 	if cluster == 0 {
 		cluster = f.Journal.ClusterID
 	}
-	own := f.addresses()
-	if cluster == 0 || a.ClusterID != cluster || len(own) == 0 {
+	if cluster == 0 || a.ClusterID != cluster || len(f.addresses()) == 0 {
 		return false
 	}
 	for _, m := range a.Members {
-		if node, ok := fleet.MemberNodeName(m.Name); !ok || node == f.Node {
+		if node, ok := fleet.MemberNodeName(m.Name); !ok || node == f.Node || f.here(m) {
 			return false
-		}
-		for _, p := range m.PeerURLs {
-			if u, err := url.Parse(p); err != nil || slices.Contains(own, u.Hostname()) {
-				return false
-			}
 		}
 	}
 	return true
+}
+
+// here says whether a peer URL of a member has this host's address, or is none.
+func (f Facts) here(m status.Member) bool {
+	own := f.addresses()
+	return slices.ContainsFunc(m.PeerURLs, func(p string) bool {
+		u, err := url.Parse(p)
+		return err != nil || slices.Contains(own, u.Hostname())
+	})
 }
 
 // neverListed says whether no member of this host can be in any list, in a

@@ -181,7 +181,7 @@ func (f Facts) votes() bool {
 // learner without asking anybody, one whose server has just ended as well
 // (k3s-facts §4.1).
 func (f Facts) mayVote() bool {
-	return f.votes() || f.Host.Files.WAL && f.Host.Server.Process && f.listed()
+	return f.votes() || f.Host.Files.WAL && f.Host.Server.Process && f.mayBeListed()
 }
 
 // blind says whether the server is to be stopped or restarted and its own etcd does

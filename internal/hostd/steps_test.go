@@ -174,13 +174,20 @@ func TestNoRollbackThatWouldTakeTheQuorum(t *testing.T) {
 // Safety rule 2: k3s makes a voter of a learner at any moment, one whose server has
 // just ended as well. With a voter down, that voter and this one would be two of four.
 func TestNoRollbackOfALearnerThatWouldTakeTheQuorum(t *testing.T) {
-	for name, answers := range map[string]bool{"it answers": true, "its etcd is too slow to answer": false} {
+	for name, c := range map[string]struct{ answers, unnamed bool }{
+		"it answers":                        {answers: true},
+		"its etcd is too slow to answer":    {},
+		"nor has told the cluster its name": {unnamed: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, "d")
 			r.learns = true
 			r.order(fleet.StepPromote)
 			r.until("it is a learner", func() bool { return r.ownID != 0 && r.host.Facts().Files.Role == fleet.RoleServer })
-			r.silent, r.etcdDown = []fleet.MemberID{idA}, !answers
+			r.silent, r.etcdDown = []fleet.MemberID{idA}, !c.answers
+			if c.unnamed {
+				r.members[r.index(idD)].Name = ""
+			}
 			r.order(fleet.StepRollback)
 			r.until("it waits for the others", func() bool { return r.report().Code == "NoQuorumWithoutMe" })
 			for range 5 {

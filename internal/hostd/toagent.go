@@ -9,6 +9,7 @@ import (
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/platform"
 	"github.com/exadev/regrade/internal/platform/rolefile"
+	"github.com/exadev/regrade/internal/status"
 )
 
 // finish makes a removed server an agent, on evidence and without an order
@@ -143,6 +144,13 @@ func overtaken(f Facts, o order) Decision {
 // listed says whether another voter's list holds the own member.
 func (f Facts) listed() bool {
 	return f.Answer != nil && slices.ContainsFunc(f.Answer.Members, f.own)
+}
+
+// mayBeListed says the same of a member without a name at this host's address as well:
+// its etcd tells the cluster its name only after it has started, and needs a quorum
+// for that.
+func (f Facts) mayBeListed() bool {
+	return f.listed() || f.Answer != nil && slices.ContainsFunc(f.Answer.Members, func(m status.Member) bool { return m.Name == "" && f.here(m) })
 }
 
 // toAgent is the common way back to an agent. Role agent comes before leaving
