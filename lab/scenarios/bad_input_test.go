@@ -196,6 +196,10 @@ func (s *scenario) doctor(name string, change func(report map[string]any)) {
 
 func (s *scenario) stopDaemon(name string) {
 	s.t.Helper()
+	if s.IsDocker(s.Host(name)) {
+		s.docker(name, "stop", cluster.HostContainer)
+		return
+	}
 	_, err := s.Host(name).Systemctl(s.t.Context(), "stop", cluster.HostUnit)
 	s.must(err)
 }
@@ -203,6 +207,15 @@ func (s *scenario) stopDaemon(name string) {
 // startDaemon starts it and waits for a report that it wrote.
 func (s *scenario) startDaemon(name string) {
 	s.t.Helper()
+	if s.IsDocker(s.Host(name)) {
+		began := time.Now()
+		s.docker(name, "start", cluster.HostContainer)
+		s.eventually(soon, "a report of "+name, func(context.Context) (bool, string) {
+			r := s.report(name)
+			return r.At.After(began), fmt.Sprint(r.At)
+		})
+		return
+	}
 	_, err := s.Host(name).Systemctl(s.t.Context(), "start", cluster.HostUnit)
 	s.must(err)
 	s.eventually(soon, "a true report of "+name, func(ctx context.Context) (bool, string) {

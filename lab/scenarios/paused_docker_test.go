@@ -2,9 +2,13 @@ package scenarios
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/lab/cluster"
@@ -100,7 +104,22 @@ func Test_swap_docker_refused(t *testing.T) {
 	s.docker("n2", "pause", cluster.ServerContainer)
 	s.refuses(t, fleet.ExitFailed, out, in, "n2")
 	s.docker("n2", "unpause", cluster.ServerContainer)
+	// k3s ends when it finds a Lease of its own gone (k3s-facts §5.4), and is started again; the
+	// Node goes on saying Ready meanwhile.
+	s.awaitHeartbeat("n2", time.Now().Add(15*time.Second))
 	s.must(s.AwaitNodesReady(ctx, soon, "n2"))
 	s.writeThrough("n2", "n3")
 	s.end("n2", "n3", out)
+}
+
+// awaitHeartbeat waits for a sign of a host's kubelet that is later than a moment.
+func (s *scenario) awaitHeartbeat(name string, after time.Time) {
+	s.t.Helper()
+	s.eventually(3*time.Minute, name+"'s kubelet to give a sign", func(ctx context.Context) (bool, string) {
+		l, err := s.api().CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
+		if err != nil || l.Spec.RenewTime == nil {
+			return false, fmt.Sprint(err)
+		}
+		return l.Spec.RenewTime.After(after), l.Spec.RenewTime.String()
+	})
 }

@@ -14,8 +14,10 @@ import (
 // back after a boot what ran before it, and nothing that was stopped: a host that was
 // cut off between the stop of one role and the start of the other would have neither.
 // Once k3s has run in this boot, or regrade has started or stopped something in it,
-// nothing is owed: what a person stops stays stopped.
-func (h *Host) owed(f platform.Facts, r record) fleet.Role {
+// nothing is owed: what a person stops stays stopped. But for one thing: a server that
+// a restart has stopped and not started, since the daemon that asked for it died and its
+// engine took that for a cancel (ADR 0013).
+func (h *Host) owed(f platform.Facts, server Container, r record) fleet.Role {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if f.Server.Process || f.Agent.Process {
@@ -23,6 +25,9 @@ func (h *Host) owed(f platform.Facts, r record) fleet.Role {
 		h.ran()
 	} else if h.upIn == "" && h.ranIn() == f.Files.BootID {
 		h.upIn = f.Files.BootID // a daemon before this one saw it
+	}
+	if f.Files.Role != "" && f.Server.Gone() && f.Agent.Gone() && r.Restarting.cutShort(server, f.Files.BootID) && rolefile.MayStart(f.Files, fleet.RoleServer).May {
+		return fleet.RoleServer
 	}
 	if h.upIn == f.Files.BootID || r.Boot == f.Files.BootID || f.Files.Role == "" {
 		return ""

@@ -113,3 +113,77 @@ func broughtBack(t *testing.T, boot string) {
 		t.Errorf("%+v", u)
 	}
 }
+
+// Engines from 23.0.0 to 24.0.6 take the end of the daemon that waits for a restart for a
+// cancel: the server is stopped and not started. The next daemon starts it. The break
+// check: leave cutShort out of owed; and let it be true whenever the server is at rest.
+func TestARestartThatTheEngineBrokeOffIsEndedByTheNextDaemon(t *testing.T) { // safety rule 10
+	e, h := member(t)
+	breakOff(t, e, h)
+	next := e.host()
+	f := look(t, next)
+	if f.Server.Process || f.Owed != fleet.RoleServer {
+		t.Fatalf("%q %+v", f.Owed, f.Server)
+	}
+	must(t, next.Start(t.Context(), fleet.RoleServer))
+	settle(t, next)
+	if f := look(t, next); !f.Server.Process || f.Owed != "" {
+		t.Errorf("%q %+v", f.Owed, f.Server)
+	}
+	// What a person stops then stays stopped.
+	byHand := func() {
+		e.mu.Lock()
+		e.down(e.box("k3s"))
+		e.mu.Unlock()
+	}
+	byHand()
+	if f := look(t, e.host()); f.Owed != "" {
+		t.Errorf("stopped by hand: %q", f.Owed)
+	}
+}
+
+// breakOff has the engine stop the server for a restart, and no more.
+func breakOff(t *testing.T, e *fakeEngine, h *Host) {
+	t.Helper()
+	e.breaksOff = true
+	e.box("k3s").started = time.Now().Add(-time.Hour) // the engine of this test is ahead of the clock
+	if err := h.Restart(t.Context()); err == nil {
+		t.Fatal("it was carried out")
+	}
+	settle(t, h)
+}
+
+func TestAServerThatIsStoppedAfterItsRestartIsNotOwed(t *testing.T) {
+	for name, after := range map[string]func(e *fakeEngine, h *Host){
+		"stopped by a person, the restart done": func(e *fakeEngine, _ *Host) {
+			e.mu.Lock()
+			e.down(e.box("k3s"))
+			e.mu.Unlock()
+		},
+		"stopped by a person, the restart done when its daemon was dead": func(e *fakeEngine, h *Host) {
+			must(t, h.note(func(r *record) { r.Restarting = r.Start }))
+			e.mu.Lock()
+			e.down(e.box("k3s"))
+			e.mu.Unlock()
+		},
+		"stopped by a step, the restart done": func(_ *fakeEngine, h *Host) { stop(t, h, fleet.RoleServer) },
+		"stopped by a step, the restart broken off": func(e *fakeEngine, h *Host) {
+			breakOff(t, e, h)
+			stop(t, h, fleet.RoleServer)
+		},
+		"broken off, and the role is another by now": func(e *fakeEngine, h *Host) {
+			breakOff(t, e, h)
+			e.plant(fleet.FileRole, "agent\n")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, h := member(t)
+			must(t, h.Restart(t.Context()))
+			settle(t, h)
+			after(e, h)
+			if f := look(t, e.host()); f.Owed != "" || f.Server.Process {
+				t.Errorf("%q %+v", f.Owed, f.Server)
+			}
+		})
+	}
+}

@@ -76,6 +76,7 @@ func (h *Host) start(ctx context.Context, role fleet.Role, late func() error) er
 	// and must never be written over with the other's.
 	err = h.note(func(r *record) {
 		r.Owner, r.Start = role, start{Role: role, Container: p.of(role).ID, At: time.Now().UTC(), Boot: h.boot()}
+		r.Restarting = start{}
 	})
 	if err != nil && (moved || r.Owner != role) {
 		// Otherwise no vote hangs on a note: a full disk must not keep a member down.
@@ -102,6 +103,11 @@ func (h *Host) Stop(ctx context.Context, role fleet.Role) error {
 	if err != nil {
 		return fmt.Errorf("stop the %s: %w", role, err)
 	}
+	if h.record().Restarting.Role == role {
+		// What is stopped on purpose does not come back for a restart that was asked before.
+		// Unwritten, the files decide whether it may.
+		_ = h.note(func(r *record) { r.Restarting = start{} })
+	}
 	if queued := h.running()[role]; c.ID == "" || c.AtRest() && (queued == platform.JobNone || queued == platform.JobStop) {
 		return nil
 	}
@@ -125,7 +131,8 @@ func (h *Host) Stop(ctx context.Context, role fleet.Role) error {
 }
 
 // Restart implements platform.Units. The engine does both halves, so that a daemon
-// that dies between them leaves no server down.
+// that dies between them leaves no server down. Some engines take the daemon's death
+// for a cancel; then the next daemon starts what the restart has stopped (boot.go).
 func (h *Host) Restart(ctx context.Context) error {
 	p, err := h.pair(ctx)
 	if err != nil {
@@ -137,6 +144,7 @@ func (h *Host) Restart(ctx context.Context) error {
 	// On a full disk the restart goes on: what the note is for is seen again.
 	_ = h.note(func(r *record) {
 		r.Start = start{Role: fleet.RoleServer, Container: p.server.ID, At: time.Now().UTC(), Boot: h.boot()}
+		r.Restarting = r.Start
 		h.booted(r)
 	})
 	if err := overdue(ctx, time.Now()); err != nil {
@@ -146,6 +154,7 @@ func (h *Host) Restart(ctx context.Context) error {
 		if err := h.engine.Restart(job, p.server.ID); err != nil {
 			return fmt.Errorf("restart the server: %w", err)
 		}
+		_ = h.note(func(r *record) { r.Restarting = start{} }) // the container has started since, which says the same
 		return nil
 	})
 }

@@ -12,6 +12,8 @@ import (
 type Engine interface {
 	// Ping says whether the engine answers.
 	Ping(ctx context.Context) error
+	// Version is the engine's own, like 24.0.7.
+	Version(ctx context.Context) (string, error)
 	// List gives the containers of a Compose project, running or not; all of the
 	// engine's when the project is empty.
 	List(ctx context.Context, project string) ([]Listed, error)

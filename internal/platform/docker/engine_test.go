@@ -51,10 +51,11 @@ type box struct {
 // fakeEngine speaks as much of the Engine API as is used, on a unix socket. What it
 // does not know fails the test: regrade makes no container and removes none.
 type fakeEngine struct {
-	boot   string // this boot's id
-	t      *testing.T
-	root   string
-	socket string
+	boot    string // this boot's id
+	version string // the engine's
+	t       *testing.T
+	root    string
+	socket  string
 
 	mu    sync.Mutex
 	boxes []*box
@@ -64,10 +65,12 @@ type fakeEngine struct {
 	before func(call string) error
 	// waits: the entrypoint waits for the join host.
 	waits bool
-	text  string // what an exec prints
-	code  int
-	clock time.Time
-	pid   int
+	// breaksOff: a restart stops a container and fails, as when the caller is gone.
+	breaksOff bool
+	text      string // what an exec prints
+	code      int
+	clock     time.Time
+	pid       int
 }
 
 func newEngine(t *testing.T) *fakeEngine {
@@ -230,6 +233,12 @@ func (e *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte("OK"))
 		return
 	}
+	if r.URL.Path == "/v1.41/version" {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		answer(w, http.StatusOK, map[string]string{"Version": e.version, "ApiVersion": "1.41"})
+		return
+	}
 	path, ok := strings.CutPrefix(r.URL.Path, "/v1.41/")
 	if !ok {
 		e.t.Errorf("another API version: %s", r.URL.Path)
@@ -291,6 +300,10 @@ func (e *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 	case "restart":
 		e.down(b)
+		if e.breaksOff {
+			answer(w, http.StatusInternalServerError, map[string]string{"message": "context canceled"})
+			return
+		}
 		e.up(b)
 		w.WriteHeader(http.StatusNoContent)
 	case "exec":

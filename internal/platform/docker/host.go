@@ -70,6 +70,7 @@ type Host struct {
 	dir    rolefile.Dir
 	peer   peerport.Port
 
+	noting   sync.Mutex // one change of the record at a time
 	mu       sync.Mutex
 	own      []Mount // this process's mounts, nil before they were asked for
 	project  string  // known with them
@@ -79,6 +80,9 @@ type Host struct {
 	jobs     map[fleet.Role]*job
 	snapshot platform.SnapshotRun
 	asked    map[string]time.Time // when an image's version was asked for in vain
+
+	engineVersion string
+	engineAsked   time.Time // when that was asked for
 }
 
 var _ platform.Host = (*Host)(nil)
@@ -158,8 +162,8 @@ func (h *Host) Observe(ctx context.Context) (platform.Facts, error) {
 	if process[fleet.RoleServer] {
 		f.Server.Level = level
 	}
-	f.Owed = h.owed(f, r)
-	f.Warnings = p.warnings
+	f.Owed = h.owed(f, p.server, r)
+	f.Warnings = append(p.warnings, h.engineWarning(ctx)...)
 	f.Staged = p.server.ID != ""
 	f.AgentProblem, f.Password = h.agentProblem(p, r), h.password(p, r)
 	if f.AgentProblem == "" {

@@ -127,6 +127,14 @@ func (h *Host) identityProblem(p pair, r record) (problem string, passwordless b
 	case len(password) == 0:
 		return fmt.Sprintf("%s/password of the service %s is missing or empty: the host could not come back as an agent", node.path, h.service(role)), true
 	}
+	for _, l := range places {
+		if l.shared() {
+			continue
+		}
+		if problem := copyProblem(l.of(role), l.of(other(role))); problem != "" {
+			return fmt.Sprintf("%s of the service %s %s", l.path, h.service(role), problem), false
+		}
+	}
 	return "", false
 }
 

@@ -472,3 +472,55 @@ func TestANodePasswordThatIsNotTheMembersIsNamed(t *testing.T) { // safety rule 
 		}
 	}
 }
+
+// What would stop the copy is named while nothing is changed yet, on the host that shall
+// become a server and on the one that shall become an agent. The break check: leave
+// copyProblem out of identityProblem.
+func TestAnIdentityThatCouldNotBeCopiedIsNamedBeforeAnythingIsChanged(t *testing.T) { // safety rules 15 and 17
+	e, h := standby(t)
+	names := func(want string) {
+		t.Helper()
+		s, err := h.Staging(t.Context())
+		must(t, err)
+		f := look(t, h)
+		for _, got := range []string{s.IdentityProblem, f.AgentProblem} {
+			if want == "" && strings.Contains(got, "tailscale") || !strings.Contains(got, want) || strings.Contains(got, secretKey) {
+				t.Errorf("%q, want %q", got, want)
+			}
+		}
+		if s.Passwordless {
+			t.Error("it has a password")
+		}
+	}
+	names("")
+
+	// Root reads what its mode forbids; what no mode forbids it and cannot be read is a
+	// process's memory at an address that is not mapped.
+	odd := e.at("/volumes/k3s-agent-tailscale-data/odd")
+	must(t, os.Symlink("/proc/self/mem", odd))
+	names("") // a link is copied as a link
+	must(t, os.Remove(odd))
+	if os.Geteuid() == 0 {
+		must(t, os.WriteFile(odd, nil, 0o600))
+		must(t, syscall.Mount("/proc/self/mem", odd, "", syscall.MS_BIND, ""))
+		t.Cleanup(func() { _ = syscall.Unmount(odd, syscall.MNT_DETACH) })
+		names("/var/lib/tailscale of the service k3s-agent cannot be read")
+		must(t, syscall.Unmount(odd, syscall.MNT_DETACH))
+	} else {
+		must(t, os.WriteFile(odd, nil, 0))
+		names("/var/lib/tailscale of the service k3s-agent cannot be read")
+	}
+	must(t, os.Remove(odd))
+	names("")
+
+	small(t, e.at("/volumes/k3s-tailscale-data"), "64k")
+	names("")
+	big := "/volumes/k3s-agent-tailscale-data/big"
+	e.plant(big, strings.Repeat("x", 80<<10))
+	names("has no room where it is copied to: 64 KiB are free")
+	e.plant(big, "small")
+	names("")
+	if got := e.effects(); len(got) != 0 {
+		t.Errorf("%v", got)
+	}
+}

@@ -90,6 +90,16 @@ func (m *moby) Ping(ctx context.Context) error {
 	})
 }
 
+func (m *moby) Version(ctx context.Context) (string, error) {
+	var v string
+	err := m.call(ctx, callTimeout, "ask the engine's version", func(ctx context.Context) error {
+		r, err := m.client.ServerVersion(ctx, client.ServerVersionOptions{})
+		v = r.Version
+		return err
+	})
+	return v, err
+}
+
 func (m *moby) List(ctx context.Context, project string) ([]Listed, error) {
 	var out []Listed
 	err := m.call(ctx, callTimeout, "list containers", func(ctx context.Context) error {

@@ -134,29 +134,6 @@ func (h *Host) makeCommand(listed []Listed) string {
 	return in + "docker compose --profile server --profile agent up --no-start --no-recreate"
 }
 
-// CodeComposeVersion warns of a Compose that is not to be used.
-const CodeComposeVersion = "ComposeVersion"
-
-// madeBy warns of a Compose that makes each container anew at every `up`, which stops
-// a running server: 2.37.1 and later, before 2.39.0. Each container says which made it.
-func (h *Host) madeBy(listed []Listed) []platform.Warning {
-	for _, l := range listed {
-		if l.Project == h.project && remakes(l.Compose) {
-			return []platform.Warning{{Code: CodeComposeVersion, Sentence: fmt.Sprintf(
-				"the service %s was made with Compose %s: 2.37.1 to 2.38 make every container anew at each `up`, which stops a running server: use another version", l.Service, l.Compose)}}
-		}
-	}
-	return nil
-}
-
-func remakes(version string) bool {
-	var major, minor, patch int
-	if n, _ := fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d.%d", &major, &minor, &patch); n != 3 || major != 2 {
-		return false
-	}
-	return minor == 37 && patch >= 1 || minor == 38
-}
-
 // whyAbsent says why a service has no container, and names who has taken the name
 // that it would get: then Compose cannot make it.
 func (h *Host) whyAbsent(ctx context.Context, role fleet.Role, with string) (string, error) {

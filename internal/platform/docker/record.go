@@ -23,6 +23,9 @@ type record struct {
 	Owner fleet.Role `json:"owner,omitempty"`
 	// Start is the last start that this platform made (R-228-41).
 	Start start `json:"start,omitzero"`
+	// Restarting is a restart of the server that was asked of the engine and whose end this
+	// platform has not seen.
+	Restarting start `json:"restarting,omitzero"`
 	// Boot is the boot in which this platform last started or stopped something.
 	Boot string `json:"boot,omitempty"`
 	// Version is what the k3s of an image says of itself.
@@ -43,6 +46,12 @@ type start struct {
 // confirmed anew: a joining file is gone then, and the entrypoint of a server idles.
 func (s start) covers(role fleet.Role, c Container, boot string) bool {
 	return s.Role == role && s.Container == c.ID && s.Boot == boot && !c.Started.Before(s.At)
+}
+
+// cutShort says that a restart asked for in this boot stopped the container and did not
+// start it: the engine took this process's end for a change of mind (ADR 0013).
+func (s start) cutShort(c Container, boot string) bool {
+	return s.Role != "" && s.Container == c.ID && s.Boot == boot && boot != "" && c.AtRest() && c.Started.Before(s.At)
 }
 
 type versionOf struct {
@@ -73,8 +82,10 @@ func (h *Host) record() record {
 	return r
 }
 
-// note changes the record on disk.
+// note changes the record on disk. A job may, beside a pass.
 func (h *Host) note(change func(*record)) error {
+	h.noting.Lock()
+	defer h.noting.Unlock()
 	r := h.record()
 	change(&r)
 	raw, err := json.Marshal(r)

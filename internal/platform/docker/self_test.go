@@ -193,6 +193,29 @@ func TestAComposeThatMakesContainersAnewIsNamed(t *testing.T) {
 	}
 }
 
+func TestAnEngineThatBreaksARestartOffIsNamed(t *testing.T) {
+	for version, want := range map[string]string{
+		"": "", "20.10.24+dfsg1": "", "22.06.0-beta.0": "", "23.0.0": "killed", "23.0.6": "killed", "24.0.2": "killed", "24.0.3": "stays down", "24.0.6": "stays down",
+		"24.0.7": "", "25.0.0": "", "24.0.6-ce": "stays down", "library-import": "",
+	} {
+		e, _ := member(t)
+		e.version = version
+		w := look(t, e.host()).Warnings
+		if (len(w) == 1) != (want != "") || want != "" && (w[0].Code != CodeEngineVersion || !strings.Contains(w[0].Sentence, "the engine is "+version+": ") || strings.Contains(w[0].Sentence, "killed") != (want == "killed")) {
+			t.Errorf("%s: %+v", version, w)
+		}
+	}
+	// It is not asked for at each look.
+	e, _ := member(t)
+	e.version = "24.0.6"
+	h := e.host()
+	look(t, h)
+	e.version = "24.0.7"
+	if w := look(t, h).Warnings; len(w) != 1 || len(look(t, e.host()).Warnings) != 0 {
+		t.Errorf("%+v", w)
+	}
+}
+
 // The same folder by two paths is one project: another name would be an empty node.
 func TestALinkToTheProjectsFolderIsNoSecondProject(t *testing.T) {
 	e, h := member(t)
