@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"os/exec"
@@ -64,7 +65,8 @@ func Build(ctx context.Context, withRegrade bool, logf func(string, ...any)) (Bi
 	}
 	defer func() { _ = lock.Close() }()
 
-	b := Binaries{Regrade: filepath.Join(cache, "regrade"), K3s: filepath.Join(cache, "k3s-standin")}
+	// Each checkout has its own regrade: another one's lab may build beside this one's.
+	b := Binaries{Regrade: filepath.Join(cache, fmt.Sprintf("regrade-%.4x", sha256.Sum256([]byte(root)))), K3s: filepath.Join(cache, "k3s-standin")}
 	if withRegrade {
 		// As make build does, but for -trimpath: with it everything would be compiled a second time.
 		if err := goBuild(ctx, filepath.Dir(root), b.Regrade, "-ldflags", "-s -w", "./cmd/regrade"); err != nil {
