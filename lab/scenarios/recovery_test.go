@@ -151,7 +151,7 @@ func Test_recovery(t *testing.T) {
 // until the pod runs there.
 func (s *scenario) statefulSet(name, node string) {
 	s.t.Helper()
-	one, five, none := int32(1), int64(5), int64(0)
+	one, five, grace := int32(1), int64(5), int64(1) // with no grace the API drops a pod at once, whatever its kubelet says
 	labels := map[string]string{"app": name}
 	away := func(key string) corev1.Toleration {
 		return corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &five}
@@ -163,7 +163,7 @@ func (s *scenario) statefulSet(name, node string) {
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
-					TerminationGracePeriodSeconds: &none,
+					TerminationGracePeriodSeconds: &grace,
 					Tolerations:                   []corev1.Toleration{away("node.kubernetes.io/unreachable"), away("node.kubernetes.io/not-ready")},
 					Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
 						Weight: 100, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
