@@ -109,6 +109,7 @@ const (
 	FilePassword    = RoleDir + "/node-password-sum"
 	FileJoining     = "/run/regrade/joining"
 	FileAllowJoin   = "/run/regrade/allow-join"
+	FileApplying    = "/run/regrade/apply-level.lock" // platform command: a run of apply_level has its lock
 	FileHostConfig  = "/etc/regrade/host.yaml"
 	FileJoinConfig  = "/etc/regrade/join.yaml"
 	FileKubeconfig  = "/etc/rancher/k3s/fleet-role-actuator.kubeconfig"

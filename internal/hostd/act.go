@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/obs"
 )
 
@@ -83,8 +84,8 @@ func (d *Daemon) carryOut(ctx context.Context, e Effect) error {
 		if err := h.SetLevelJournal(ctx, e.LevelJournal.Bytes()); err != nil {
 			return err
 		}
-		if !e.LevelJournal.Running() && !e.LevelJournal.Ended.IsZero() {
-			d.levelEnded = d.s.Now()
+		if p := e.LevelJournal.Phase; p == fleet.PhaseDone || p == fleet.PhaseFailed {
+			d.settled.at, d.settled.ended = d.s.Now(), e.LevelJournal.Ended
 		}
 		return nil
 	case TakeLease, ReleaseLease, MarkNode, EvictPods:

@@ -107,9 +107,13 @@ type Daemon struct {
 
 	warned []platform.Warning
 
-	reading    level.Reading
-	watch      level.Watch
-	levelEnded time.Time // when this process settled the last step between levels
+	reading level.Reading
+	watch   level.Watch
+	// settled is when this process settled a step between levels, and which.
+	settled struct {
+		at    time.Time // by the clock of Now
+		ended time.Time // as its journal has it
+	}
 
 	facts    Facts
 	decision Decision

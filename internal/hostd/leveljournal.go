@@ -32,9 +32,14 @@ type LevelJournal struct {
 	Replaces time.Time `json:"replaces,omitzero"`
 	// Back: the step is being taken back. Code and Message say why.
 	Back bool `json:"back,omitempty"`
-	// Ended is the API server's Date when it was settled; a cooldown counts from here.
+	// Ended is the API server's Date when the last step that was not refused was settled: a
+	// cooldown counts from here.
 	Ended time.Time `json:"ended,omitzero"`
 }
+
+// maxLevelMessage is how much of what others say is kept, such as the holder of a Lease or
+// the last line of a program: a note that is too long to be read back holds every step.
+const maxLevelMessage = 2 << 10
 
 // What asks for a step.
 const (

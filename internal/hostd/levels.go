@@ -52,7 +52,8 @@ type Levels struct {
 
 	Reading level.Reading `json:"reading"`
 	Watch   level.Watch   `json:"watch"`
-	// SeenEnd is when this process settled the last step, by the clock of Now.
+	// SeenEnd is when this process settled the last step, by the clock of Now; zero where
+	// another one did.
 	SeenEnd time.Time `json:"-"`
 
 	// Survey is the cluster as a step needs it, nil while none is due or SurveyProblem
@@ -90,10 +91,14 @@ func (d *Daemon) levels(f *Facts) *Levels {
 	if s == nil {
 		return nil
 	}
-	l := &Levels{Policy: s.Policy, Target: s.Target, Reading: d.reading, Watch: d.watch, SeenEnd: d.levelEnded}
+	l := &Levels{Policy: s.Policy, Target: s.Target, Reading: d.reading, Watch: d.watch}
 	var err error
 	if l.Journal, err = ParseLevelJournal(f.Host.LevelJournal); err != nil {
 		l.JournalProblem = err.Error()
+	}
+	// A step by hand is settled by another process: its end is known by its date alone.
+	if l.Journal.Ended.Equal(d.settled.ended) {
+		l.SeenEnd = d.settled.at
 	}
 	return l
 }

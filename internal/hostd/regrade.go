@@ -8,6 +8,7 @@ import (
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/level"
 	"github.com/exadev/regrade/internal/platform"
+	"github.com/exadev/regrade/internal/status"
 	"github.com/exadev/regrade/internal/swap"
 )
 
@@ -37,6 +38,9 @@ func regrade(f Facts, _ order) Decision {
 	case f.ownLease():
 		return effect(Effect{Kind: ReleaseLease})
 	}
+	if d := f.untake(); d.Acts() {
+		return d
+	}
 	if d := f.remark(); d.Acts() {
 		return d
 	}
@@ -59,7 +63,7 @@ func regrade(f Facts, _ order) Decision {
 	if gs := level.Gates(f.situation(to, LevelJournal{})); len(gs) > 0 {
 		return hold(gs[0].Code, "%s", sentences(gs))
 	}
-	j := LevelJournal{From: f.Host.Level, To: to, Phase: fleet.PhaseRunning, By: ByPressure, Why: d.Sentence, Began: s.Date}
+	j := LevelJournal{From: f.Host.Level, To: to, Phase: fleet.PhaseRunning, By: ByPressure, Why: d.Sentence, Began: s.Date, Ended: l.Journal.Ended}
 	if f.Command != nil {
 		j.By = ByHand
 	}
@@ -125,6 +129,27 @@ func (f Facts) surveyDue() bool {
 
 // levelMoves says whether the others have to be asked whether they answer.
 func (f Facts) levelMoves() bool { return f.surveyDue() && f.Etcd.Voter() }
+
+// untake makes the level file say what the server runs at, where no step has it
+// otherwise: one was ended by a swap, or by what could not be read for a moment, between
+// the file and the restart; or the restart did not take the level. Left alone, the next
+// restart, by whomever, would be a step that asks for no Lease and no gate.
+func (f Facts) untake() Decision {
+	h, runs := f.Host, f.Host.Server
+	switch {
+	case f.View == nil || f.View.Self == nil || f.swapping() || f.Journal.Phase == fleet.PhaseRunning || !f.regradable():
+		return Decision{}
+	case f.Command != nil && f.Command.LookAtLevels, h.LevelRun.Running:
+		return Decision{}
+	case !runs.Process || runs.State != platform.StateActive || runs.Job != platform.JobNone || runs.Level == "" || sameFlags(runs.Level, h.Level):
+		return Decision{}
+	}
+	to := runs.Level
+	if from := f.Levels.Journal.From; from != "" && sameFlags(from, runs.Level) {
+		to = from // control-plane and full run the same
+	}
+	return effect(Effect{Kind: SetLevel, Level: to})
+}
 
 // remark makes the Node say the level that the host is at: somebody took the label or the
 // cordon away, the Node was made anew, or the host was taken out while it was cordoned.
@@ -234,6 +259,9 @@ func (f Facts) levelRestarted() bool {
 func levelStep(f Facts) Decision {
 	l, j := f.Levels, f.Levels.Journal
 	k := f.Policy.Keys
+	if p := f.Host.Files.RoleProblem; p != "" {
+		return hold(CodeBadRoleFile, "%s", p) // it is not known to be no server
+	}
 	if v := f.View; v != nil && v.Self != nil && v.Self.Annotations[k.Swap()] != "" || !f.regradable() {
 		// A controller that waited the Lease out has begun a swap, or has ended one here:
 		// what becomes of this host is its to say.
@@ -430,7 +458,7 @@ func toFull(f Facts) Decision {
 // turnBack notes that the step is taken back, and why.
 func (f Facts) turnBack(code, format string, args ...any) Decision {
 	j := f.Levels.Journal
-	j.Back, j.Code, j.Message = true, code, fmt.Sprintf(format, args...)
+	j.Back, j.Code, j.Message = true, code, status.Short(fmt.Sprintf(format, args...), maxLevelMessage)
 	return levelNote(j)
 }
 
@@ -453,7 +481,7 @@ func levelBack(f Facts) Decision {
 // cooldown. The Lease is let go in the next pass, by whatever process makes it.
 func (f Facts) endLevel(phase fleet.Phase, code, format string, args ...any) Decision {
 	j := f.Levels.Journal
-	j.Phase, j.Code, j.Message = phase, code, fmt.Sprintf(format, args...)
+	j.Phase, j.Code, j.Message = phase, code, status.Short(fmt.Sprintf(format, args...), maxLevelMessage)
 	if phase != fleet.PhaseRefused {
 		j.Ended = j.Began
 		if f.View != nil {

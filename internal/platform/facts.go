@@ -128,7 +128,8 @@ const (
 	JobOther Job = "other"
 )
 
-// LevelRun is a level that is applied by a program.
+// LevelRun is a level that is applied by a program. What one came to is there until the
+// next note of a step.
 type LevelRun struct {
 	// Applies: setting a level restarts the server into it by itself.
 	Applies bool        `json:"applies,omitempty"`

@@ -28,6 +28,7 @@ func machineOf(h settings.Host, root string) (platform.Host, error) {
 	if h.Platform == settings.PlatformCommand {
 		return command.New(native, command.Commands{
 			Levels: h.Command.Levels, Current: h.Command.CurrentLevel, Apply: h.Command.ApplyLevel, ApplyTimeout: time.Duration(h.Command.Timeout),
+			Lock: filepath.Join("/", root, fleet.FileApplying),
 		}), nil
 	}
 	return native, nil

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -33,6 +34,9 @@ type Commands struct {
 	Apply []string
 	// ApplyTimeout ends it, and all it has started; the others end after LookTimeout.
 	ApplyTimeout time.Duration
+	// Lock is the file whose lock a run of Apply has for as long as it lasts; empty for
+	// none, where one process alone applies levels.
+	Lock string
 }
 
 const (
@@ -72,13 +76,19 @@ func (h *Host) Observe(ctx context.Context) (platform.Facts, error) {
 	if err != nil {
 		return platform.Facts{}, err
 	}
-	level, err := h.current(ctx)
+	h.mu.Lock()
+	run := h.run
+	h.mu.Unlock()
+	if !run.Running {
+		if x := h.others(); x.Running {
+			run = x
+		}
+	}
+	level, err := h.current(ctx, run.Running)
 	if err != nil {
 		return platform.Facts{}, err
 	}
-	h.mu.Lock()
-	f.LevelRun = h.run
-	h.mu.Unlock()
+	f.LevelRun = run
 	f.LevelRun.Applies = true
 	f.Level = level
 	f.Server.Level = ""
@@ -90,11 +100,11 @@ func (h *Host) Observe(ctx context.Context) (platform.Facts, error) {
 }
 
 // current is the level by the command, asked at most every two seconds.
-func (h *Host) current(ctx context.Context) (fleet.Level, error) {
+func (h *Host) current(ctx context.Context, running bool) (fleet.Level, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	// In the middle of a change the program may know nothing, or not yet: it is what it was.
-	if now := h.Now(); h.level != "" && (h.run.Running || !h.stale && now.Sub(h.levelAt) >= 0 && now.Sub(h.levelAt) < kept) {
+	if now := h.Now(); h.level != "" && (running || !h.stale && now.Sub(h.levelAt) >= 0 && now.Sub(h.levelAt) < kept) {
 		return h.level, nil
 	}
 	out, err := output(ctx, LookTimeout, h.c.Current)
@@ -136,10 +146,15 @@ func (h *Host) SetLevel(ctx context.Context, level fleet.Level) error {
 	if !slices.Contains(strings.Fields(out), string(level)) {
 		return fmt.Errorf("levels: this host has no level %q, it has %s", level, strings.Join(strings.Fields(out), ", "))
 	}
+	lock, end, err := h.begin(level)
+	if err != nil {
+		return err
+	}
 	h.run = platform.LevelRun{Level: level, Running: true}
 	go func() {
+		defer end()
 		// The step goes on when the pass that began it has ended.
-		out, err := output(context.WithoutCancel(ctx), h.c.ApplyTimeout, append(slices.Clone(h.c.Apply), string(level)))
+		out, err := output(context.WithoutCancel(ctx), h.c.ApplyTimeout, append(slices.Clone(h.c.Apply), string(level)), lock)
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.run.Running, h.run.Output, h.stale = false, out, true
@@ -147,6 +162,20 @@ func (h *Host) SetLevel(ctx context.Context, level fleet.Level) error {
 			h.run.Error = fmt.Sprintf("apply_level %s: %v", level, err)
 		}
 	}()
+	return nil
+}
+
+// SetLevelJournal implements platform.Files. What a run came to is told to the step that
+// had it applied and to none after it, which would be taken for failed before it began.
+func (h *Host) SetLevelJournal(ctx context.Context, raw []byte) error {
+	if err := h.Host.SetLevelJournal(ctx, raw); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.run.Running {
+		h.run = platform.LevelRun{}
+	}
 	return nil
 }
 
@@ -164,11 +193,12 @@ func (h *Host) Restart(ctx context.Context) error {
 
 // output runs a command within its time and gives what it printed. What it started ends
 // with it.
-func output(ctx context.Context, limit time.Duration, argv []string) (string, error) {
+func output(ctx context.Context, limit time.Duration, argv []string, inherits ...*os.File) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.ExtraFiles = slices.DeleteFunc(inherits, func(f *os.File) bool { return f == nil })
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	// A child that keeps the pipe holds nobody up for longer than this.
 	cmd.WaitDelay = time.Second

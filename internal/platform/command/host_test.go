@@ -28,7 +28,7 @@ func newOwner(t *testing.T) *owner {
 	o.program("levels", "echo full control-plane etcd-only")
 	o.program("current", "cat "+o.path("at"))
 	o.program("apply", "echo switching to $1; echo $1 > "+o.path("at"))
-	o.c = command.Commands{Levels: []string{o.path("levels")}, Current: []string{o.path("current")}, Apply: []string{o.path("apply")}, ApplyTimeout: 5 * time.Second}
+	o.c = command.Commands{Levels: []string{o.path("levels")}, Current: []string{o.path("current")}, Apply: []string{o.path("apply")}, ApplyTimeout: 5 * time.Second, Lock: o.path("run/lock")}
 	return o
 }
 
@@ -118,6 +118,65 @@ func TestALevelIsAppliedBesideThePassesAndItsOutputKept(t *testing.T) { // R-112
 	}
 	if n := len(f.LevelRun.Output); n == 0 || n > 4<<10 {
 		t.Errorf("%d bytes of output are kept", n)
+	}
+}
+
+// Who sets a level by hand may break off while the program is at work: the daemon, which
+// goes on with the step, waits for it. The break check: look at the own runs alone.
+func TestARunOfAnotherProcessIsWaitedFor(t *testing.T) { // R-112-05
+	o := newOwner(t)
+	o.program("apply", "sleep 20 & while [ ! -e "+o.path("go")+" ]; do sleep 0.01; done; echo $1 > "+o.path("at"))
+	fake := platformtest.NewFake("boot-1")
+	fake.Change(func(f *platform.Facts) { f.Server.Process = true })
+	byHand, daemon := command.New(fake, o.c), command.New(fake, o.c)
+	ctx := t.Context()
+	if f, err := daemon.Observe(ctx); err != nil || f.LevelRun.Running {
+		t.Fatalf("%+v, %v", f.LevelRun, err)
+	}
+	if err := byHand.SetLevel(ctx, fleet.LevelEtcdOnly); err != nil {
+		t.Fatal(err)
+	}
+	o.write("at", "half way\n")
+	f, err := daemon.Observe(ctx)
+	if err != nil || !f.LevelRun.Running || f.LevelRun.Level != fleet.LevelEtcdOnly || f.Server.Level != "" {
+		t.Errorf("%+v, server at %q, %v", f.LevelRun, f.Server.Level, err)
+	}
+	says(t, "a second one beside the first", daemon.SetLevel(ctx, fleet.LevelEtcdOnly), "another process")
+	// Of what has had its time only what it left behind still has the lock.
+	daemon.Now = func() time.Time { return time.Now().Add(o.c.ApplyTimeout + 2*time.Minute) }
+	o.write("at", "full\n")
+	if f, err := daemon.Observe(ctx); err != nil || f.LevelRun.Running {
+		t.Errorf("%+v, %v", f.LevelRun, err)
+	}
+	daemon.Now = time.Now
+	o.write("go", "")
+	if f, err := applied(ctx, daemon); err != nil || f.Level != fleet.LevelEtcdOnly {
+		t.Errorf("%+v, %v", f.LevelRun, err)
+	}
+	if err := daemon.SetLevel(ctx, fleet.LevelFull); err != nil {
+		t.Errorf("after it: %v", err)
+	}
+	if _, err := applied(ctx, daemon); err != nil {
+		t.Error(err)
+	}
+}
+
+// The break check: keep what the last run came to.
+func TestWhatARunCameToIsToldUntilTheNextNote(t *testing.T) { // R-112-05
+	o := newOwner(t)
+	o.program("apply", "echo no room >&2; exit 1")
+	h := command.New(platformtest.NewFake("boot-1"), o.c)
+	if err := h.SetLevel(t.Context(), fleet.LevelEtcdOnly); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := applied(t.Context(), h); err != nil || !strings.Contains(f.LevelRun.Error, "no room") {
+		t.Fatalf("%+v, %v", f.LevelRun, err)
+	}
+	if err := h.SetLevelJournal(t.Context(), []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := h.Observe(t.Context()); err != nil || f.LevelRun.Error != "" || !f.LevelRun.Applies {
+		t.Errorf("%+v, %v", f.LevelRun, err)
 	}
 }
 

@@ -234,7 +234,13 @@ func (f *Fake) SetJournal(_ context.Context, raw []byte) error {
 
 // SetLevelJournal implements platform.Files.
 func (f *Fake) SetLevelJournal(_ context.Context, raw []byte) error {
-	return f.do("level-journal", func(x *platform.Facts) error { x.LevelJournal = slices.Clone(raw); return nil })
+	return f.do("level-journal", func(x *platform.Facts) error {
+		if r := &x.LevelRun; !r.Running {
+			*r = platform.LevelRun{Applies: r.Applies}
+		}
+		x.LevelJournal = slices.Clone(raw)
+		return nil
+	})
 }
 
 // Start implements platform.Units.
