@@ -2,6 +2,7 @@ package compose
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -230,8 +231,12 @@ func TestHowTheContainersAreStartedAndStopped(t *testing.T) { // k3s-facts §12
 		if strings.Join(s.Entrypoint, " ") != "/usr/local/bin/regrade entrypoint" || len(s.Command) != 1 {
 			t.Errorf("%s: %q %q", name, s.Entrypoint, s.Command)
 		}
-		if h := s.HealthCheck; h == nil || strings.Join(h.Test, " ") != "CMD /usr/local/bin/regrade entrypoint health" {
+		if h := s.HealthCheck; h == nil || strings.Join(h.Test, " ") != "CMD /usr/local/bin/regrade entrypoint health" || h.Timeout == nil || time.Duration(*h.Timeout) < time.Minute {
 			t.Errorf("%s: health %+v", name, h)
+		}
+		// Who restarts what is unhealthy kills no k3s in its stop.
+		if got := s.Labels["autoheal.stop.timeout"]; s.StopGracePeriod == nil || got != fmt.Sprint(time.Duration(*s.StopGracePeriod).Seconds()) {
+			t.Errorf("%s: autoheal gives it %q s", name, got)
 		}
 		if !slices.Equal(s.Tmpfs, []string{"/run", "/var/run"}) {
 			t.Errorf("%s: tmpfs %q", name, s.Tmpfs)
