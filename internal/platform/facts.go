@@ -46,7 +46,8 @@ type Facts struct {
 
 	// Owed is the role whose k3s this boot still owes: the files let it start, nothing
 	// of it runs, and the platform does not see to it by itself. systemd does, at every
-	// boot; an engine leaves down what it was told to stop before (k3s-facts §12).
+	// boot; an engine leaves down what it was told to stop before (k3s-facts §12). A k3s
+	// that runs in a network that is gone is owed a start as well.
 	Owed fleet.Role `json:"owed,omitempty"`
 
 	// Warnings hold nothing up, and somebody should know of them.

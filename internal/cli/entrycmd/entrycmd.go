@@ -69,7 +69,7 @@ usage; once k3s runs, k3s's.`,
 		fs.StringVar(f.value, f.name, f.standard, f.usage)
 		env.Bind(fs, f.name, f.variable)
 	}
-	cmd.AddCommand(c.health())
+	cmd.AddCommand(c.health(), c.network())
 	return cmd
 }
 
@@ -129,6 +129,24 @@ health.`,
 			if !healthy {
 				return &env.Exit{Code: fleet.ExitFailed}
 			}
+			return nil
+		},
+	}
+}
+
+// network is asked by the host daemon of a container that shares another one's network.
+func (c *command) network() *cobra.Command {
+	return &cobra.Command{
+		Use:    "network",
+		Short:  "Say which network namespace this process is in",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			name, err := os.Readlink("/proc/self/ns/net")
+			if err != nil {
+				return env.Failed(err)
+			}
+			_, _ = fmt.Fprintln(c.e.Out, name)
 			return nil
 		},
 	}

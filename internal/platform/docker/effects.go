@@ -51,8 +51,9 @@ func (h *Host) start(ctx context.Context, role fleet.Role, late func() error) er
 		switch {
 		case err != nil:
 			return err
-		case process && one == role:
+		case process && one == role && !h.severed(ctx, c):
 			return nil // it runs
+		case process && one == role: // and nobody hears of it
 		case process:
 			return fmt.Errorf("k3s %s runs in container %s: never both (safety rule 10)", one, c.Name)
 		case one == role && c.Runs() && r.Start.covers(role, c, h.boot()) && !h.confirmedSince(c):
@@ -60,7 +61,8 @@ func (h *Host) start(ctx context.Context, role fleet.Role, late func() error) er
 		case c.ID == "" || c.AtRest():
 			continue
 		}
-		// It idles, or is about to be restarted by the engine. No vote hangs on it.
+		// It idles, or is about to be restarted by the engine, or its network is gone. No
+		// vote hangs on it.
 		if err := late(); err != nil {
 			return err
 		}

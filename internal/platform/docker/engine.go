@@ -3,6 +3,7 @@ package docker
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"time"
 )
 
@@ -70,8 +71,12 @@ type Container struct {
 	// (safety rule 31).
 	Env      func(name string) string
 	HostName string
-	Restart  string // restart policy
-	Mounts   []Mount
+	// Network is the container whose network this one has, empty for its own or the host's.
+	Network string
+	// Addresses are those that the engine gave it, none in the host's network.
+	Addresses []netip.Addr
+	Restart   string // restart policy
+	Mounts    []Mount
 
 	// State is the engine's word: created, running, paused, restarting, removing,
 	// exited, dead.

@@ -39,6 +39,8 @@ type box struct {
 	restart                         string
 	mounts                          [][2]string // source, target
 	readOnly                        bool        // all of them
+	network                         string      // the id of the container whose it has
+	address                         string
 
 	state   string
 	exit    int
@@ -363,12 +365,17 @@ func (e *fakeEngine) inspected(b *box) any {
 	if b.health != "" {
 		state["Health"] = map[string]any{"Status": b.health}
 	}
+	mode := "host"
+	if b.network != "" {
+		mode = "container:" + b.network
+	}
 	return map[string]any{
 		"Id": b.id, "Name": "/" + b.name, "Image": b.image, "Path": b.command[0], "Args": b.command[1:], "State": state, "Mounts": mounts,
 		"Config": map[string]any{"Env": b.env, "Hostname": "n1", "StopTimeout": 60, "Labels": map[string]string{
 			"com.docker.compose.project": b.project,
 		}},
-		"HostConfig": map[string]any{"RestartPolicy": map[string]any{"Name": b.restart}},
+		"HostConfig":      map[string]any{"RestartPolicy": map[string]any{"Name": b.restart}, "NetworkMode": mode},
+		"NetworkSettings": map[string]any{"Networks": map[string]any{"bridge": map[string]any{"IPAddress": b.address}}},
 	}
 }
 

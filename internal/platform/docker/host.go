@@ -3,6 +3,7 @@ package docker
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"strings"
 	"sync"
@@ -41,6 +42,9 @@ type Options struct {
 	Self func() string
 	// BootID reads this boot's id; nil asks the kernel.
 	BootID func() (string, error)
+	// Network says which network this process is in, and its addresses there; nil asks the
+	// kernel.
+	Network func() (name string, addresses []netip.Addr)
 
 	copier copier
 }
@@ -72,13 +76,15 @@ type Host struct {
 
 	noting   sync.Mutex // one change of the record at a time
 	mu       sync.Mutex
-	own      []Mount // this process's mounts, nil before they were asked for
-	project  string  // known with them
-	seen     record  // what a look showed beyond the record on disk
-	upIn     string  // the boot in which k3s was seen running
-	notedIn  string  // the boot in which that was written down
+	own      []Mount   // this process's mounts, nil before they were asked for
+	self     Container // this process's, without an id on a host
+	project  string    // known with them
+	seen     record    // what a look showed beyond the record on disk
+	upIn     string    // the boot in which k3s was seen running
+	notedIn  string    // the boot in which that was written down
 	jobs     map[fleet.Role]*job
 	snapshot platform.SnapshotRun
+	heard    map[string]heard     // what containers said of their network
 	asked    map[string]time.Time // when an image's version was asked for in vain
 
 	engineVersion string
@@ -107,6 +113,9 @@ func New(o Options) (*Host, error) {
 	if o.BootID == nil {
 		o.BootID = kernelBootID
 	}
+	if o.Network == nil {
+		o.Network = kernelNetwork
+	}
 	if o.Engine == nil {
 		var err error
 		if o.Engine, err = NewEngine(o.Socket); err != nil {
@@ -115,7 +124,7 @@ func New(o Options) (*Host, error) {
 	}
 	return &Host{
 		o: o, engine: o.Engine, dir: rolefile.Dir{Root: o.Root}, peer: peerport.Port{Address: o.PeerAddress},
-		jobs: map[fleet.Role]*job{}, asked: map[string]time.Time{},
+		jobs: map[fleet.Role]*job{}, asked: map[string]time.Time{}, heard: map[string]heard{},
 	}, nil
 }
 
@@ -142,6 +151,9 @@ func (h *Host) Observe(ctx context.Context) (platform.Facts, error) {
 	if err != nil {
 		return platform.Facts{}, err
 	}
+	if err := h.cutOff(ctx); err != nil {
+		return platform.Facts{}, err
+	}
 	process := map[fleet.Role]bool{}
 	if process[fleet.RoleServer], p.server, err = h.k3sIn(ctx, p.server, fleet.RoleServer); err != nil {
 		return platform.Facts{}, err
@@ -163,6 +175,11 @@ func (h *Host) Observe(ctx context.Context) (platform.Facts, error) {
 		f.Server.Level = level
 	}
 	f.Owed = h.owed(f, p.server, r)
+	for _, role := range []fleet.Role{fleet.RoleServer, fleet.RoleAgent} {
+		if process[role] && jobs[role] == platform.JobNone && rolefile.MayStart(f.Files, role).May && h.severed(ctx, p.of(role)) {
+			f.Owed = role
+		}
+	}
 	f.Warnings = append(p.warnings, h.engineWarning(ctx)...)
 	f.Staged = p.server.ID != ""
 	f.AgentProblem, f.Password = h.agentProblem(p, r), h.password(p, r)

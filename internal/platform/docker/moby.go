@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -146,6 +147,16 @@ func converted(r container.InspectResponse) (Container, error) {
 		Command: append([]string{r.Path}, r.Args...), HostName: r.Config.Hostname,
 		Restart: string(r.HostConfig.RestartPolicy.Name),
 		State:   string(r.State.Status), ExitCode: r.State.ExitCode, Pid: r.State.Pid,
+	}
+	c.Network = r.HostConfig.NetworkMode.ConnectedContainer()
+	if r.NetworkSettings != nil {
+		for _, n := range r.NetworkSettings.Networks {
+			for _, a := range []netip.Addr{n.IPAddress, n.GlobalIPv6Address} {
+				if a.IsValid() {
+					c.Addresses = append(c.Addresses, a)
+				}
+			}
+		}
 	}
 	variables := map[string]string{}
 	for _, kv := range r.Config.Env {

@@ -50,6 +50,7 @@ func (h *Host) knowSelf(ctx context.Context) error {
 			return err
 		}
 		own = append(own, c.Mounts...)
+		h.self = c
 		if c.Project != "" {
 			project = c.Project
 		}
