@@ -18,7 +18,7 @@ func Test_systemd_conforms(t *testing.T) {
 }
 
 func Test_docker_conforms(t *testing.T) {
-	conforms(t, "docker", host.EnginePackages, "REGRADE_REAL_DOCKER=1", "TestRealDockerConforms|TestARealHostGoesThereAndBack")
+	conforms(t, "docker", host.EnginePackages, "REGRADE_REAL_DOCKER=1", "TestRealDockerConforms|TestARealHostGoesThereAndBack|TestARealNetworkThatIsStartedAnew")
 }
 
 // conforms runs the tests of a platform's package, by name, in a host.

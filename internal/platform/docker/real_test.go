@@ -37,11 +37,15 @@ func TestMain(m *testing.M) {
 	case filepath.Base(a[0]) == "k3s":
 		untilStopped()
 		return
+	case len(a) == 3 && a[1] == "entrypoint" && a[2] == "network":
+		name, _ := kernelNetwork()
+		fmt.Println(name)
+		return
 	case len(a) == 3 && a[1] == "entrypoint":
 		enter(fleet.Role(a[2]))
 		return
-	case len(a) == 3 && a[1] == "observe":
-		observe(a[2])
+	case len(a) == 3 && (a[1] == "observe" || a[1] == "start"):
+		observe(a[2], a[1] == "start")
 		return
 	}
 	os.Exit(m.Run())
@@ -71,14 +75,20 @@ func enter(role fleet.Role) {
 	os.Exit(1)
 }
 
-// observe is a look from within a container.
-func observe(project string) {
+// observe is a look from within a container, before which it starts what is owed.
+func observe(project string, start bool) {
 	h, err := New(Options{Project: project})
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
 	f, err := h.Observe(context.Background())
+	if err == nil && start {
+		err = h.Start(context.Background(), f.Owed)
+		for len(h.running()) > 0 {
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
@@ -302,4 +312,67 @@ func (r *real) within(service, project string, change ...func(*client.ContainerC
 	}
 	line, _, _ := strings.Cut(out.String(), "\n")
 	return []byte(line)
+}
+
+// The container whose network the three have is started anew. What is taken for granted of
+// an engine: the old network has lost the address, and a start joins the new one.
+func TestARealNetworkThatIsStartedAnew(t *testing.T) {
+	r := newReal(t)
+	ctx := t.Context()
+	mesh := r.container("mesh", []string{"/bin/k3s", "mesh"}, nil, func(o *client.ContainerCreateOptions) { o.HostConfig.NetworkMode = "bridge" })
+	in := func(o *client.ContainerCreateOptions) {
+		o.Config.Hostname, o.HostConfig.NetworkMode = "", mobycontainer.NetworkMode("container:"+mesh)
+	}
+	r.plant("/volumes/k3s-node/password", secretPassword)
+	r.plant(fleet.FileRole, "server\n")
+	r.plant(fleet.DefaultDataDir+"/server/db/etcd/member/wal/0.wal", "")
+	binds := r.binds("/volumes/k3s-node")
+	k3s := r.container("k3s", []string{"/regrade", "entrypoint", "server"}, binds, in)
+	r.container("k3s-agent", []string{"/regrade", "entrypoint", "agent"}, binds, in)
+	daemon := r.container("regrade-host", []string{"/bin/k3s", "daemon"}, append(binds, r.socket+":"+DefaultSocket), in)
+	e, err := NewEngine(r.socket)
+	must(t, err)
+	for _, id := range []string{mesh, k3s, daemon} {
+		must(t, e.Start(ctx, id))
+	}
+	says := func(word string) (platform.Facts, string) {
+		t.Helper()
+		out, err := e.Run(ctx, daemon, "/regrade", word, r.project)
+		must(t, err)
+		var f platform.Facts
+		_ = json.Unmarshal([]byte(out.Text), &f)
+		return f, out.Text
+	}
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		f, said := says("observe")
+		if f.Server.Process && f.Owed == "" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(said)
+		}
+	}
+	first, err := e.Inspect(ctx, k3s)
+	must(t, err)
+	must(t, e.Restart(ctx, mesh))
+	if _, said := says("observe"); !strings.Contains(said, "is in the network that it had before") {
+		t.Errorf("the daemon of before says %s", said)
+	}
+	must(t, e.Restart(ctx, daemon))
+	if f, said := says("observe"); f.Owed != fleet.RoleServer || !f.Server.Process {
+		t.Errorf("the next daemon says %s", said)
+	}
+	says("start")
+	for deadline = time.Now().Add(20 * time.Second); ; {
+		f, said := says("observe")
+		now, err := e.Inspect(ctx, k3s)
+		must(t, err)
+		if f.Server.Process && f.Owed == "" && now.Started.After(first.Started) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(said)
+		}
+	}
 }
