@@ -48,6 +48,7 @@ type box struct {
 	health  string
 	main    []string // the arguments of its first process
 	more    []string // rows of ps below it
+	unseen  bool     // ps shows nothing of it
 }
 
 // fakeEngine speaks as much of the Engine API as is used, on a unix socket. What it
@@ -72,8 +73,10 @@ type fakeEngine struct {
 	text      string // what an exec prints
 	code      int
 	clock     time.Time
-	pid       int
 }
+
+// firstPID is a container's first process, as the engine counts.
+const firstPID = 100
 
 func newEngine(t *testing.T) *fakeEngine {
 	t.Helper()
@@ -197,7 +200,6 @@ func (e *fakeEngine) up(b *box) {
 	if now := time.Now().UTC(); now.After(e.clock) {
 		e.clock = now
 	}
-	e.pid += 100
 	b.state, b.started, b.exit = "running", e.clock, 0
 	b.main, b.more = b.command, nil
 	role := fleet.Role(b.command[len(b.command)-1])
@@ -361,7 +363,11 @@ func (e *fakeEngine) inspected(b *box) any {
 	for _, m := range b.mounts {
 		mounts = append(mounts, map[string]any{"Source": m[0], "Destination": m[1], "RW": !b.readOnly})
 	}
-	state := map[string]any{"Status": b.state, "ExitCode": b.exit, "StartedAt": b.started.Format(time.RFC3339Nano), "Running": b.state == "running", "Pid": e.pid}
+	pid := 0
+	if b.state == "running" || b.state == "paused" {
+		pid = firstPID
+	}
+	state := map[string]any{"Status": b.state, "ExitCode": b.exit, "StartedAt": b.started.Format(time.RFC3339Nano), "Running": b.state == "running", "Pid": pid}
 	if b.health != "" {
 		state["Health"] = map[string]any{"Status": b.health}
 	}
@@ -391,10 +397,13 @@ func (e *fakeEngine) top(w http.ResponseWriter, b *box, args string) {
 	if name == "k3s" {
 		name = "k3s-" + b.main[1]
 	}
-	rows := [][]string{{"100", "1", "Ssl", name, strings.Join(b.main, " ")}}
+	rows := [][]string{{fmt.Sprint(firstPID), "1", "Ssl", name, strings.Join(b.main, " ")}}
 	for _, m := range b.more {
 		f := strings.Fields(m)
 		rows = append(rows, append(f[:4:4], strings.Join(f[4:], " ")))
+	}
+	if b.unseen {
+		rows = rows[1:]
 	}
 	answer(w, http.StatusOK, map[string]any{"Titles": []string{"PID", "PPID", "STAT", "COMMAND", "COMMAND"}, "Processes": rows})
 }

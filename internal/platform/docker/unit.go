@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/exadev/regrade/internal/fleet"
@@ -15,21 +16,31 @@ import (
 
 // k3sIn says whether a k3s process of the role runs in a container, and gives the
 // container as it is then: one that ended between two questions is asked for again.
+//
+// That there is no k3s is believed of a list alone which has the container's first process,
+// as each list of a running container has. A ps that sees other processes than the engine
+// gives an empty one, with no error: a voter would pass for an idle container, be stopped
+// as one, and have its datastore moved away under it (safety rule 10).
 func (h *Host) k3sIn(ctx context.Context, c Container, role fleet.Role) (bool, Container, error) {
+	blind := false
 	for range 3 {
 		if c.ID == "" || !c.Runs() {
 			return false, c, nil
 		}
 		ps, err := h.engine.Processes(ctx, c.ID)
-		if err == nil {
+		switch {
+		case err == nil && slices.ContainsFunc(ps, func(p Process) bool { return p.PID == c.Pid }):
 			return mainProcess(ps, role), c, nil
-		}
-		if !errors.Is(err, ErrAtRest) {
+		case err != nil && !errors.Is(err, ErrAtRest):
 			return false, c, err
 		}
+		blind = err == nil
 		if c, err = h.engine.Inspect(ctx, c.ID); err != nil {
 			return false, c, err
 		}
+	}
+	if blind {
+		return false, c, fmt.Errorf("docker: whether k3s runs in container %s cannot be told: the engine's list of its processes lacks its first one, %d", c.Name, c.Pid)
 	}
 	return false, c, fmt.Errorf("docker: container %s comes and goes", short(c.ID))
 }

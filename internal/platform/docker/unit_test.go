@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -51,6 +52,35 @@ func TestWhatAContainerMeans(t *testing.T) {
 			}
 			if want := map[bool]fleet.Level{true: fleet.LevelFull}[c.process]; u.Level != want {
 				t.Errorf("level %q, want %q", u.Level, want)
+			}
+		})
+	}
+}
+
+// An engine's ps that does not see the container's processes gives an empty list and no
+// error. The break check: believe each list.
+func TestAListWithoutTheContainersFirstProcessSaysNothing(t *testing.T) { // safety rule 10
+	for name, more := range map[string][]string{"an empty list": nil, "processes of something else": {"4711 1 Ss sh sh"}} {
+		t.Run(name, func(t *testing.T) {
+			e, h := member(t)
+			b := e.box("k3s")
+			b.unseen, b.more = true, more
+			e.plant(fleet.FileRole, "agent\n")
+			must(t, os.RemoveAll(e.at(fleet.DefaultDataDir+"/server/db/etcd/member")))
+			e.plant(fleet.DefaultDataDir+"/server/db/etcd/tombstone", "x")
+			if _, err := h.Observe(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot be told: the engine's list of its processes lacks its first one") {
+				t.Errorf("a look: %v", err)
+			}
+			if err := h.DatastoreAside(t.Context()); err == nil || e.read(fleet.DefaultDataDir+"/server/db/etcd/tombstone") != "x" {
+				t.Errorf("moved away under it: %v", err)
+			}
+			e.reset()
+			if err := h.Start(t.Context(), fleet.RoleAgent); err == nil {
+				t.Error("an agent was started beside it")
+			}
+			settle(t, h)
+			if got := e.effects(); len(got) != 0 {
+				t.Errorf("%v", got)
 			}
 		})
 	}
