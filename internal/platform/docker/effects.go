@@ -37,7 +37,7 @@ func (h *Host) Start(ctx context.Context, role fleet.Role) error {
 }
 
 // start readies both containers and starts one. In this order: no k3s of the other
-// role, both containers stopped, the identity where the role looks for it, noted
+// role, both containers stopped, no k3s in a third one, the identity where the role looks for it, noted
 // whose it is, started. Killed anywhere it is done again from the beginning.
 func (h *Host) start(ctx context.Context, role fleet.Role, late func() error) error {
 	p, err := h.pair(ctx)
@@ -69,6 +69,9 @@ func (h *Host) start(ctx context.Context, role fleet.Role, late func() error) er
 		if err := h.engine.Stop(ctx, c.ID); err != nil {
 			return err
 		}
+	}
+	if err := h.stranger(); err != nil {
+		return err
 	}
 	moved, err := h.carry(ctx, role, r)
 	if err != nil {

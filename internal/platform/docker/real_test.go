@@ -37,6 +37,11 @@ func TestMain(m *testing.M) {
 	case filepath.Base(a[0]) == "k3s":
 		untilStopped()
 		return
+	case len(a) == 4 && a[1] == "hold":
+		by, err := container.Lock(a[2], fleet.Role(a[3]))
+		fmt.Println(by, err)
+		untilStopped()
+		return
 	case len(a) == 3 && a[1] == "entrypoint" && a[2] == "network":
 		name, _ := kernelNetwork()
 		fmt.Println(name)

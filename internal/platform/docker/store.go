@@ -30,6 +30,9 @@ func (h *Host) DatastoreAside(ctx context.Context) error {
 	case c.State == "restarting":
 		return fmt.Errorf("move datastore aside: the engine is about to start container %s again", c.Name)
 	}
+	if err := h.stranger(); err != nil {
+		return fmt.Errorf("move datastore aside: %w", err)
+	}
 	return h.disk().MoveAside()
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/k3s"
 	"github.com/exadev/regrade/internal/platform"
+	"github.com/exadev/regrade/internal/platform/container"
 	"github.com/exadev/regrade/internal/platform/rolefile"
 )
 
@@ -43,6 +44,21 @@ func (h *Host) k3sIn(ctx context.Context, c Container, role fleet.Role) (bool, C
 		return false, c, fmt.Errorf("docker: whether k3s runs in container %s cannot be told: the engine's list of its processes lacks its first one, %d", c.Name, c.Pid)
 	}
 	return false, c, fmt.Errorf("docker: container %s comes and goes", short(c.ID))
+}
+
+// stranger is the k3s that runs on this host's data in none of the project's two
+// containers: one of `docker compose run`, or of a project of another name that has the
+// same volume. The engine's lists show it as nobody's; the lock of its entrypoint does not
+// lie. It is asked for where both containers hold no k3s (safety rule 10).
+func (h *Host) stranger() error {
+	by, err := container.Locked(h.o.Root)
+	switch {
+	case err != nil:
+		return nil //nolint:nilerr // a volume that cannot be locked keeps nobody down (entrypoint)
+	case by == "":
+		return nil
+	}
+	return fmt.Errorf("k3s %s runs on this host's data in a container that is none of the two of the project %s: stop that first (`docker ps` shows it)", by, h.project)
 }
 
 // mainProcess looks for k3s itself. A pod's processes are in the list too, and a job

@@ -1,9 +1,12 @@
 package docker
 
 import (
+	"bufio"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/exadev/regrade/internal/fleet"
@@ -55,6 +58,52 @@ func TestWhatAContainerMeans(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A k3s of `docker compose run k3s`, or of a project that was given another name: the
+// containers of the project are at rest. The break checks: do not ask before the datastore
+// is moved; nor before a start.
+func TestAK3sInAThirdContainerIsNotTakenForRest(t *testing.T) { // safety rule 10
+	e, h := standby(t)
+	stop(t, h, fleet.RoleAgent)
+	e.promoted()
+	letGo := e.stranger(fleet.RoleServer)
+	e.reset()
+	wal := fleet.DefaultDataDir + "/server/db/etcd/member/wal/0.wal"
+	e.plant(wal, "x")
+	if err := h.DatastoreAside(t.Context()); err == nil || !strings.Contains(err.Error(), "k3s server runs on this host's data in a container that is none of the two of the project github-runner") || e.read(wal) != "x" {
+		t.Errorf("%v, %q", err, e.read(wal))
+	}
+	if err := h.Start(t.Context(), fleet.RoleServer); err == nil || !strings.Contains(err.Error(), "k3s server runs on this host's data") {
+		t.Errorf("%v", err)
+	}
+	settle(t, h)
+	if got := e.effects(); len(got) != 0 || e.read("/volumes/k3s-node/password") != "of an earlier life" {
+		t.Errorf("%v", got)
+	}
+	letGo()
+	must(t, h.Start(t.Context(), fleet.RoleServer))
+	settle(t, h)
+	if u := look(t, h).Server; !u.Process {
+		t.Errorf("%+v", u)
+	}
+}
+
+// stranger is another process that has the data volume.
+func (e *fakeEngine) stranger(role fleet.Role) (letGo func()) {
+	e.t.Helper()
+	self, err := os.Executable()
+	must(e.t, err)
+	c := exec.Command(self, "hold", e.root, string(role))
+	out, err := c.StdoutPipe()
+	must(e.t, err)
+	must(e.t, c.Start())
+	letGo = sync.OnceFunc(func() { _ = c.Process.Kill(); _ = c.Wait() })
+	e.t.Cleanup(letGo)
+	if said, err := bufio.NewReader(out).ReadString('\n'); err != nil || said != " <nil>\n" {
+		e.t.Fatalf("the volume is not locked: %q %v", said, err)
+	}
+	return letGo
 }
 
 // An engine's ps that does not see the container's processes gives an empty list and no
