@@ -109,6 +109,14 @@ func Test_swap_docker_refused(t *testing.T) {
 	s.awaitHeartbeat("n2", time.Now().Add(15*time.Second))
 	s.must(s.AwaitNodesReady(ctx, soon, "n2"))
 	s.writeThrough("n2", "n3")
+
+	const path = "/etc/rancher/node/password"
+	password, err := s.NodePassword(s.Host(in))
+	s.must(err)
+	s.must(s.Host(in).Remove(path))
+	s.awaitRefusal(in, out, in, "password")
+	s.must(s.Host(in).WriteFile(path, []byte(password), 0o600))
+	s.awaitReports()
 	s.end("n2", "n3", out)
 }
 
