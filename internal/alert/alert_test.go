@@ -638,6 +638,7 @@ func TestACheckWithoutAStateGoesByWhatTheDocumentSays(t *testing.T) {
 		"an old document":                 {alert.Look{Document: doc(lost("n2", start)), Date: at.Add(16 * time.Minute)}, []alert.Kind{alert.HeartbeatStale}},
 		"a document from a little ahead":  {alert.Look{Document: doc(nil), Date: at.Add(-time.Minute)}, nil},
 		"a document from the future":      {alert.Look{Document: doc(nil), Date: at.Add(-time.Hour)}, []alert.Kind{alert.HeartbeatStale}},
+		"a document from centuries ahead": {alert.Look{Document: doc(func(d *heartbeat.Document) { d.At = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC) }), Date: at}, []alert.Kind{alert.HeartbeatStale}},
 		"a source that says no time":      {alert.Look{Document: doc(nil)}, []alert.Kind{alert.HeartbeatStale}},
 		"a lost server that says no time": {alert.Look{Document: doc(lost("n2", time.Time{})), Date: at}, []alert.Kind{alert.ServerNotReady}},
 		"a lost server from ahead":        {alert.Look{Document: doc(lost("n2", at.Add(time.Hour))), Date: at}, []alert.Kind{alert.ServerNotReady}},

@@ -51,14 +51,15 @@ func Check(l Look, s State, after time.Duration) (due, early []Condition) {
 // empty when nothing is.
 func aged(l Look, after time.Duration) string {
 	words := "fleet-health.json is of " + stamp(l.Document.At)
-	age := l.Date.Sub(l.Document.At).Round(time.Second)
+	// Each by itself: a time that is centuries off has no negative.
+	age, ahead := l.Date.Sub(l.Document.At).Round(time.Second), l.Document.At.Sub(l.Date).Round(time.Second)
 	switch {
 	case l.Date.IsZero():
 		return words + ", and where it comes from says no time: how old it is cannot be told."
 	case age > after:
 		return words + ", " + age.String() + " old."
-	case -age > after:
-		return words + ", " + (-age).String() + " ahead of the clock of where it comes from: how old it is cannot be told."
+	case ahead > after:
+		return words + ", " + ahead.String() + " ahead of the clock of where it comes from: how old it is cannot be told."
 	}
 	return ""
 }

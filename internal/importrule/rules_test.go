@@ -44,6 +44,7 @@ var rings = map[string]ring{
 	"internal/memory":    port,
 	"internal/lean":      port,
 	"internal/sleep":     port,
+	"internal/bounded":   port,
 	"internal/hostapi":   port,
 	"internal/obs":       port,
 	"internal/manifests": port,

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/exadev/regrade/internal/alert"
+	"github.com/exadev/regrade/internal/bounded"
 	"github.com/exadev/regrade/internal/heartbeat"
 	"github.com/exadev/regrade/internal/obs"
 	"github.com/exadev/regrade/internal/sleep"
@@ -85,6 +86,9 @@ type Watch struct {
 	began  time.Time
 	looked time.Time // zero before the first look
 	said   map[string]string
+
+	// A file may be on a disk that hangs: who waits for it for ever tells nobody.
+	reads, stores bounded.Calls
 
 	// version is the store's of what is kept, and kept that. rival is when a write of
 	// another process was noticed last, zero for never, and who it is.
@@ -199,9 +203,7 @@ func (w *Watch) elapsed() time.Duration {
 }
 
 func (w *Watch) read(ctx context.Context) (*heartbeat.Document, string) {
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
-	defer cancel()
-	raw, _, err := w.s.Source.Read(ctx)
+	raw, _, err := Read(ctx, &w.reads, w.s.Source)
 	if err != nil {
 		return nil, err.Error()
 	}
@@ -210,6 +212,32 @@ func (w *Watch) read(ctx context.Context) (*heartbeat.Document, string) {
 		return nil, err.Error()
 	}
 	return &d, ""
+}
+
+// Read reads the document within Timeout, whether the source heeds that or not.
+func Read(ctx context.Context, c *bounded.Calls, s Source) (raw []byte, date time.Time, err error) {
+	type read struct {
+		raw  []byte
+		date time.Time
+	}
+	r, err := bounded.Do(ctx, c, Timeout, func(ctx context.Context) (r read, err error) {
+		r.raw, r.date, err = s.Read(ctx)
+		return r, err
+	})
+	return r.raw, r.date, err
+}
+
+// Load reads the state in the same way.
+func Load(ctx context.Context, c *bounded.Calls, s Store) (raw []byte, version string, err error) {
+	type loaded struct {
+		raw     []byte
+		version string
+	}
+	l, err := bounded.Do(ctx, c, Timeout, func(ctx context.Context) (l loaded, err error) {
+		l.raw, l.version, err = s.Load(ctx)
+		return l, err
+	})
+	return l.raw, l.version, err
 }
 
 // load reads the state: once, or at each look where another process may write it too.
@@ -224,9 +252,7 @@ func (w *Watch) load(ctx context.Context, now time.Time) error {
 	if w.began.IsZero() {
 		w.began = now
 	}
-	bounded, cancel := context.WithTimeout(ctx, Timeout)
-	defer cancel()
-	raw, version, err := w.s.Store.Load(bounded)
+	raw, version, err := Load(ctx, &w.stores, w.s.Store)
 	if err != nil {
 		if !w.loaded && now.Sub(w.began) >= w.s.After && !errors.Is(err, alert.ErrTaken) {
 			w.loaded = true
@@ -288,9 +314,8 @@ func (w *Watch) save(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		bounded, cancel := context.WithTimeout(ctx, Timeout)
-		version, err := w.s.Store.Save(bounded, raw, w.version)
-		cancel()
+		over := w.version
+		version, err := bounded.Do(ctx, &w.stores, Timeout, func(ctx context.Context) (string, error) { return w.s.Store.Save(ctx, raw, over) })
 		if err == nil {
 			w.version, w.kept, w.written = version, raw, w.state
 			return nil
@@ -298,7 +323,7 @@ func (w *Watch) save(ctx context.Context) error {
 		if !errors.Is(err, alert.ErrTaken) {
 			return err
 		}
-		over, rivals := w.version, w.rivals
+		rivals := w.rivals
 		if lerr := w.load(ctx, w.s.Now()); lerr != nil || w.version == over {
 			w.rival = w.s.Now()
 			return errors.Join(err, lerr)
@@ -339,8 +364,8 @@ func (w *Watch) deliver(ctx context.Context, r Receiver, t *Turn) (out []Deliver
 			break
 		}
 		ending := context.WithoutCancel(ctx)
-		bounded, cancel := context.WithTimeout(ending, Timeout)
-		err := r.Send(bounded, m)
+		in, cancel := context.WithTimeout(ending, Timeout)
+		err := r.Send(in, m)
 		cancel()
 		out = append(out, Delivery{Receiver: r.Name(), Message: m, Err: err})
 		if err != nil {

@@ -359,6 +359,68 @@ func TestADiskThatTakesNoStateTellsAllTheSame(t *testing.T) {
 	})
 }
 
+// hung is a disk that hangs from a time on, for some time, whatever anybody's context says.
+type hung struct {
+	*rig
+	what  string
+	calls int
+}
+
+func (h *hung) hangs(what string) {
+	if h.what == what {
+		h.calls++
+		time.Sleep(3 * time.Hour)
+	}
+}
+
+func (h *hung) Read(ctx context.Context) ([]byte, time.Time, error) {
+	h.hangs("document")
+	return h.rig.Read(ctx)
+}
+func (h *hung) Load(ctx context.Context) ([]byte, string, error) {
+	h.hangs("state")
+	return h.rig.Load(ctx)
+}
+func (h *hung) Save(ctx context.Context, raw []byte, over string) (string, error) {
+	h.hangs("saving")
+	return h.rig.Save(ctx, raw, over)
+}
+
+// A file on a disk that hangs ends no call: people are told all the same, and the process
+// ends when it is asked to. The break check: wait for the call.
+func TestADiskThatHangsTellsAllTheSame(t *testing.T) { // safety rule 24
+	for what, want := range map[string]string{"document": "alert heartbeat_stale", "state": "alert server_not_ready n2", "saving": "alert server_not_ready n2"} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig("webhook")
+				h := &hung{rig: r, what: what}
+				w := watch.New(watch.Settings{Source: h, Store: h, Receivers: []watch.Receiver{receiver{r, "webhook"}}, After: alert.DefaultAfter, Interval: time.Minute})
+				began := time.Now()
+				for range 40 {
+					r.document(t, lost("n2", began.Add(-time.Hour)))
+					w.Look(t.Context())
+					time.Sleep(time.Minute)
+				}
+				if told, again := r.told("webhook"); len(told) != 1 || told[0] != want || again != 0 {
+					t.Errorf("%v, %d again, want %s", told, again, want)
+				}
+				if h.calls != 1 {
+					t.Errorf("%d calls hang at once", h.calls)
+				}
+				time.Sleep(4 * time.Hour) // it has come back, and hangs anew
+				ctx, end := context.WithCancel(t.Context())
+				time.AfterFunc(2*time.Second, end)
+				last := time.Now()
+				w.Look(ctx)
+				if d := time.Since(last); d > 30*time.Second {
+					t.Errorf("it ends after %s", d)
+				}
+				time.Sleep(4 * time.Hour)
+			})
+		})
+	}
+}
+
 // A quiet fleet writes nothing: the state is in a ConfigMap, or on somebody's card.
 func TestAQuietFleetWritesNoState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/exadev/regrade/internal/alert"
 	"github.com/exadev/regrade/internal/alert/watch"
+	"github.com/exadev/regrade/internal/bounded"
 	"github.com/exadev/regrade/internal/cli/env"
 	"github.com/exadev/regrade/internal/cli/reach"
 	"github.com/exadev/regrade/internal/deliver"
@@ -240,7 +241,7 @@ func state(ctx context.Context, store watch.Store) (alert.State, error) {
 	if store == nil {
 		return alert.State{}, nil
 	}
-	raw, _, err := store.Load(ctx)
+	raw, _, err := watch.Load(ctx, &bounded.Calls{}, store)
 	if err != nil || raw == nil {
 		return alert.State{}, err
 	}

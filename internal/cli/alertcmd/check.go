@@ -8,6 +8,7 @@ import (
 
 	"github.com/exadev/regrade/internal/alert"
 	"github.com/exadev/regrade/internal/alert/watch"
+	"github.com/exadev/regrade/internal/bounded"
 	"github.com/exadev/regrade/internal/cli/env"
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/heartbeat"
@@ -27,7 +28,7 @@ func (c *command) checkOnce(ctx context.Context, source watch.Source, store watc
 	ctx, cancel := context.WithTimeout(ctx, 2*watch.Timeout)
 	defer cancel()
 	look := alert.Look{}
-	raw, date, err := source.Read(ctx)
+	raw, date, err := watch.Read(ctx, &bounded.Calls{}, source)
 	if err == nil {
 		var d heartbeat.Document
 		if d, err = heartbeat.Parse(raw); err == nil {

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/exadev/regrade/internal/bounded"
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/heartbeat"
 	"github.com/exadev/regrade/internal/obs"
@@ -87,7 +88,7 @@ type place struct {
 	Publisher
 	// recalled: what it held before this process has been read, or written over.
 	recalled bool
-	busy     chan struct{} // closed when the call under way has come back
+	calls    bounded.Calls
 	said     string
 }
 
@@ -263,30 +264,8 @@ func write(ctx context.Context, p Publisher, files heartbeat.Files) error {
 // call waits for a call no longer than Timeout, whether it heeds its context or not:
 // a disk may hang. One that has not come back is not made again before it has.
 func (p *place) call(ctx context.Context, f func(context.Context) error) error {
-	if p.busy != nil {
-		select {
-		case <-p.busy:
-		default:
-			return errors.New("the call before has not come back")
-		}
-	}
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
-	done, busy := make(chan error, 1), make(chan struct{})
-	p.busy = busy
-	go func() {
-		defer cancel()
-		done <- f(ctx)
-		close(busy)
-	}()
-	late := time.NewTimer(Timeout + time.Second)
-	defer late.Stop()
-	select {
-	case err := <-done:
-		<-busy
-		return err
-	case <-late.C:
-		return fmt.Errorf("it did not come back within %s", Timeout)
-	}
+	_, err := bounded.Do(ctx, &p.calls, Timeout, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
+	return err
 }
 
 // recall reads what was published before this process began. A place that cannot be
