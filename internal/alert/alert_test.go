@@ -604,6 +604,31 @@ func TestTheStateIsSmallWhateverWaits(t *testing.T) {
 	}
 }
 
+// A document of another program may list very many servers; what was told of them all has to
+// be read back, or all is told again. The break check: read all of them.
+func TestTheStateOfVeryManyServersCanBeReadBack(t *testing.T) {
+	d := heartbeat.Document{At: start.Add(time.Hour), Healthy: true, Reasons: []string{}}
+	for i := range 900 {
+		d.NotReady = append(d.NotReady, heartbeat.NotReady{Name: fmt.Sprintf("n%03d", i) + strings.Repeat("x", 200), Role: fleet.RoleServer, Since: start})
+	}
+	raw, err := d.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := heartbeat.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := alert.Step(alert.State{}, alert.Sight{Document: &read}, rules)
+	raw, err = json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := alert.ParseState(raw); err != nil || len(s.Active) == 0 {
+		t.Errorf("%d conditions: %v", len(s.Active), err)
+	}
+}
+
 // What others wrote reaches no header and no second line.
 func TestAMessageIsPlainText(t *testing.T) {
 	d := healthy(start.Add(time.Hour))

@@ -162,13 +162,15 @@ func notReady(o Observation, c counted, before Memory, now time.Time, s Settings
 		list = append(list, e)
 	}
 	slices.SortFunc(list, func(a, b NotReady) int {
-		return cmp.Or(-strings.Compare(string(a.Role), string(b.Role)), strings.Compare(a.Name, b.Name))
+		return cmp.Or(serversFirst(a, b), strings.Compare(a.Name, b.Name))
 	})
 	if len(list) > maxListed {
 		list, more = list[:maxListed], len(list)-maxListed
 	}
 	return list, more
 }
+
+func serversFirst(a, b NotReady) int { return -strings.Compare(string(a.Role), string(b.Role)) }
 
 // held is the level that a Node is held at, empty for none: full is none.
 func held(n Node, k fleet.Keys) fleet.Level {

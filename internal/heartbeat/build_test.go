@@ -411,6 +411,24 @@ func TestBadDocumentsAreRefused(t *testing.T) {
 	}
 }
 
+// Of a document of another program no more is taken than a state of alerts can hold, and of
+// that the servers. The break check: read all.
+func TestOfVeryManyNodesTheServersAreRead(t *testing.T) {
+	d := heartbeat.Document{At: time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC), Healthy: true, More: 3}
+	for i := range 2000 {
+		d.NotReady = append(d.NotReady, heartbeat.NotReady{Name: fmt.Sprintf("a%04d", i), Role: fleet.RoleAgent})
+	}
+	d.NotReady = append(d.NotReady, heartbeat.NotReady{Name: "s1", Role: fleet.RoleServer})
+	raw, err := d.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := heartbeat.Parse(raw)
+	if err != nil || len(got.NotReady) != 512 || got.More != 3+2001-512 || got.NotReady[0].Name != "s1" || got.NotReady[1].Name != "a0000" {
+		t.Errorf("%v: %d Nodes and %d more", err, len(got.NotReady), got.More)
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	for _, c := range cases() {
 		raw, err := c.Document.JSON()

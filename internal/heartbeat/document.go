@@ -3,6 +3,7 @@ package heartbeat
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/exadev/regrade/internal/fleet"
@@ -124,6 +125,10 @@ func Deadline(s *status.Swap) time.Time {
 	return s.StepSince
 }
 
+// maxRead is how many Nodes that are not Ready are read, servers first: each may be an
+// alert, and all that is told of has to fit into a state. Ours lists fewer.
+const maxRead = 2 * maxListed
+
 // Parse reads a document. One without a protocol is read as of this one: other
 // programs write the same form.
 func Parse(raw []byte) (Document, error) {
@@ -149,6 +154,10 @@ func Parse(raw []byte) (Document, error) {
 		if err := fleet.CheckName(n.Name); err != nil {
 			return Document{}, fmt.Errorf("fleet health: not_ready_nodes: %w", err)
 		}
+	}
+	if more := len(d.NotReady) - maxRead; more > 0 {
+		slices.SortStableFunc(d.NotReady, serversFirst)
+		d.NotReady, d.More = d.NotReady[:maxRead], d.More+more
 	}
 	if d.Carried != nil {
 		d.Carried.NotReady = d.Carried.NotReady[:min(len(d.Carried.NotReady), maxListed)]
