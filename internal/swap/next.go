@@ -127,5 +127,11 @@ func (v *view) deadline() time.Time {
 	if bound == 0 {
 		return time.Time{}
 	}
-	return v.first(v.state).Add(bound)
+	since := v.first(v.state)
+	if v.state == StepDown && v.reached(Remove) {
+		// k3s has taken its request back, done or not, and the marks are not there yet: it
+		// is the removal that is overdue, or is not.
+		since = v.first(Remove)
+	}
+	return since.Add(bound)
 }
