@@ -46,8 +46,13 @@ func (s *scenario) level(name string) fleet.Level {
 // awaitLevel waits until a host is at a level, the Lease is free, and its report says that the step is done.
 func (s *scenario) awaitLevel(name string, want fleet.Level) {
 	s.t.Helper()
+	s.awaitLevelWithin(4*time.Minute, name, want)
+}
+
+func (s *scenario) awaitLevelWithin(limit time.Duration, name string, want fleet.Level) {
+	s.t.Helper()
 	began := time.Now()
-	s.eventually(4*time.Minute, name+" to be "+string(want), func(ctx context.Context) (bool, string) {
+	s.eventually(limit, name+" to be "+string(want), func(ctx context.Context) (bool, string) {
 		holder, err := s.leaseHolder(ctx)
 		r := s.report(name).Regrade
 		if err != nil || r == nil {
@@ -289,14 +294,19 @@ func Test_real_pressure_steps_down(t *testing.T) {
 	if _, err := h.Run(ctx, "cat", cluster.CgroupPressure); err != nil {
 		t.Skipf("a host's own cgroup shows no pressure here: %v", err)
 	}
-	_, err := h.Run(ctx, "dd", "if=/dev/zero", "of=/var/tmp/big", "bs=1M", "count=150")
-	s.must(err)
 	units := []string{"lab-press-1", "lab-press-2", "lab-press-3", "lab-press-4"}
 	for _, u := range units {
-		_, err := h.Run(ctx, "systemd-run", "--unit="+u, "sh", "-c", "while :; do cat /var/tmp/big >/dev/null; done")
+		_, err := h.Run(ctx, "systemd-run", "--unit="+u, "sh", "-c", "until [ -e /run/lab-press ]; do sleep 0.2; done; while :; do cat /var/tmp/big >/dev/null; done")
 		s.must(err)
 	}
 	folder := s.squeeze(h.Name(), units, 24<<20)
+	// Pages are on the account of who read them first: none may be there before the tasks read.
+	for _, argv := range [][]string{
+		{"dd", "if=/dev/zero", "of=/var/tmp/big", "bs=1M", "count=150", "conv=fdatasync"}, {"dd", "if=/var/tmp/big", "iflag=nocache", "count=0"}, {"touch", "/run/lab-press"},
+	} {
+		_, err := h.Run(ctx, argv...)
+		s.must(err)
+	}
 	s.Logf("four tasks read 150 MB with 24 MiB of memory, in %s", folder)
 	s.awaitLevel("n1", fleet.LevelControlPlane)
 	said, err := h.Run(ctx, "cat", cluster.CgroupPressure)
@@ -311,7 +321,8 @@ func Test_real_pressure_steps_down(t *testing.T) {
 		_, err := h.Systemctl(ctx, "stop", u)
 		s.must(err)
 	}
-	s.awaitLevel("n1", fleet.LevelFull)
+	// The minute's average falls for some minutes, and may take it down one level more before.
+	s.awaitLevelWithin(10*time.Minute, "n1", fleet.LevelFull)
 	s.end("n1", "n2", "n3")
 }
 
