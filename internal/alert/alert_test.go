@@ -340,6 +340,51 @@ func TestADeadHeartbeatAlertsAsItself(t *testing.T) {
 	s.want("recovery heartbeat_stale")
 }
 
+// A window that is shorter than what lies between two documents would tell a living
+// heartbeat as dead, again and again. The break check: go by the window alone.
+func TestAHeartbeatThatComesSeldomIsNoDeadOne(t *testing.T) {
+	s := alert.State{}
+	look := func(minutes int, interval int64, every int) (told []string) {
+		d := healthy(s.Last)
+		if s.Last.IsZero() {
+			d = healthy(start)
+		}
+		for i := range minutes {
+			if i%every == 0 {
+				d = healthy(d.At.Add(time.Duration(every) * time.Minute))
+				d.Interval = interval
+			}
+			s = alert.Step(s, alert.Sight{Document: d, Elapsed: time.Minute}, rules)
+			for _, l := range s.Outbox {
+				told = append(told, string(l.Message.Event)+" "+string(l.Message.Kind))
+			}
+			s.Outbox = nil
+		}
+		return told
+	}
+	if told := look(240, 60*60, 60); len(told) != 0 {
+		t.Errorf("once an hour, as it says: %v", told)
+	}
+	if told := look(70, 60*60, 1000); !slices.Equal(told, []string{"alert heartbeat_stale"}) {
+		t.Errorf("it has ended: %v", told)
+	}
+	if told := look(17, 0, 1000); !slices.Equal(told, []string{"recovery heartbeat_stale", "alert heartbeat_stale"}) {
+		t.Errorf("one that does not say how often it comes: %v", told)
+	}
+	// What says that it comes once in a hundred years is looked for after a day.
+	if told := look(26*60, 100*365*24*60*60, 100_000); !slices.Equal(told, []string{"recovery heartbeat_stale", "alert heartbeat_stale"}) {
+		t.Errorf("once in a century: %v", told)
+	}
+	at := start.Add(time.Hour)
+	d := healthy(at)
+	d.Interval = 60 * 60
+	for age, want := range map[time.Duration]int{40 * time.Minute: 0, 62 * time.Minute: 1} {
+		if due, _ := alert.Check(alert.Look{Document: d, Date: at.Add(age)}, alert.State{}, rules.After); len(due) != want {
+			t.Errorf("a check of a document that is %s old: %v", age, due)
+		}
+	}
+}
+
 func TestADocumentThatCannotBeReadAlertsAsItselfAndEndsNothing(t *testing.T) {
 	s := newStory(t)
 	s.minutes(20, lost("n2", start))

@@ -27,7 +27,7 @@ func Check(l Look, s State, after time.Duration) (due, early []Condition) {
 	}
 	watched := s.Protocol != 0
 	c.Since = l.Document.At
-	if c.Sentence = aged(l, after); c.Sentence == "" && watched {
+	if c.Sentence = aged(l, patience(after, l.Document.Interval)); c.Sentence == "" && watched {
 		c.Sentence = s.stale(l.Document.At, after)
 	}
 	if c.Sentence != "" {

@@ -19,6 +19,8 @@ type State struct {
 	// newer one has been seen, while somebody looked.
 	Last  time.Time `json:"last,omitzero"`
 	Still int64     `json:"still_seconds,omitempty"`
+	// Every is after how many seconds the document of Last said that the next one comes.
+	Every int64 `json:"every_seconds,omitempty"`
 	// Back is the greatest time in a document that came after the one of Last and is
 	// older, none when there is none; Alone is for how long, in seconds, only such came.
 	Back  time.Time `json:"back,omitzero"`
@@ -67,7 +69,7 @@ func ParseState(raw []byte) (State, error) {
 	if s.Protocol != Protocol {
 		return State{}, fmt.Errorf("alert state: protocol %d, this program speaks %d", s.Protocol, Protocol)
 	}
-	if s.Still < 0 || s.Alone < 0 {
+	if s.Still < 0 || s.Alone < 0 || s.Every < 0 {
 		return State{}, fmt.Errorf("alert state: a time below zero")
 	}
 	for _, c := range slices.Concat(s.Active, s.Noticed) {
@@ -103,7 +105,7 @@ func Step(s State, g Sight, r Rules) State {
 	switch {
 	case news && was:
 		s.end(c, g.Document.At, r)
-	case !was && time.Duration(s.Still)*time.Second > r.After:
+	case !was && time.Duration(s.Still)*time.Second > patience(r.After, s.Every):
 		s.begin(c, time.Time{}, r)
 	}
 	// A document that has been there all the while, or comes from before, says nothing
@@ -138,7 +140,7 @@ func (s *State) see(g Sight, after time.Duration) (news, older bool) {
 		switch {
 		case at.After(s.Last):
 			news = true
-			s.Last, s.Back, s.Alone = at, time.Time{}, 0
+			s.Last, s.Every, s.Back, s.Alone = at, g.Document.Interval, time.Time{}, 0
 		case at.Equal(s.Last):
 			s.Alone = 0
 		default:
@@ -148,7 +150,7 @@ func (s *State) see(g Sight, after time.Duration) (news, older bool) {
 				s.Back = at
 			}
 			if news && time.Duration(s.Alone)*time.Second > after {
-				s.Last, s.Back, s.Alone, older = at, time.Time{}, 0, false
+				s.Last, s.Every, s.Back, s.Alone, older = at, g.Document.Interval, time.Time{}, 0, false
 			}
 		}
 	}
@@ -160,6 +162,18 @@ func (s *State) see(g Sight, after time.Duration) (news, older bool) {
 	return news, older
 }
 
+// patience is for how long no new document is no dead heartbeat: the window, and where the
+// heartbeat says that it comes less often, as often as that and a minute for its work. What
+// says that it comes once a week is taken for once a day.
+func patience(after time.Duration, every int64) time.Duration {
+	if every <= 0 {
+		return after
+	}
+	return max(after, time.Duration(min(every, maxEvery))*time.Second+time.Minute)
+}
+
+const maxEvery = 24 * 60 * 60
+
 // stale says what is wrong with a document by what was seen before it: that it is no
 // news has been so for longer than the window, or it is older than what was seen by more
 // than that. Empty when nothing is.
@@ -167,6 +181,7 @@ func (s State) stale(at time.Time, after time.Duration) string {
 	if at.After(s.Last) || !s.Back.IsZero() && at.After(s.Back) {
 		return ""
 	}
+	after = patience(after, s.Every)
 	words := "fleet-health.json is of " + stamp(at)
 	told := slices.ContainsFunc(s.Active, func(c Condition) bool { return c.Kind == HeartbeatStale })
 	switch {

@@ -22,6 +22,8 @@ type Settings struct {
 	Unschedulable time.Duration
 	// StatusLife is how old a status may be to speak of today.
 	StatusLife time.Duration
+	// Interval is the time between two documents, zero where it is not known.
+	Interval time.Duration
 }
 
 // DefaultStatusLife is some of the minutes in which a controller publishes at the
@@ -70,7 +72,7 @@ const (
 // Build is the document of one tick. now is the API server's Date, in whole
 // seconds.
 func Build(o Observation, before Memory, now time.Time, s Settings) Document {
-	d := Document{Protocol: Protocol, At: now, Reasons: []string{}}
+	d := Document{Protocol: Protocol, At: now, Interval: int64(s.Interval / time.Second), Reasons: []string{}}
 	if o.StatusProblem != "" {
 		d.Unread = append(d.Unread, UnreadStatus)
 	}

@@ -398,6 +398,7 @@ func TestBadDocumentsAreRefused(t *testing.T) {
 		`{}`:    "no time",
 		`{"at"`: "unexpected end",
 		`{"at":"2026-11-30T12:00:00Z","protocol":2}`:                            "protocol 2",
+		`{"at":"2026-11-30T12:00:00Z","interval_seconds":-1}`:                   "an interval below zero",
 		`{"at":"2026-11-30T12:00:00Z","not_ready_nodes":[{"name":"a\nb"}]}`:     "not_ready_nodes",
 		`{"at":"2026-11-30T12:00:00Z","etcd_voters":{"count":-3}}`:              "below zero",
 		`{"at":"` + strings.Repeat("x", heartbeat.MaxDocument) + `"}`:           "are more than",

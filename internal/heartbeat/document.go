@@ -21,6 +21,8 @@ type Document struct {
 	// Protocol is absent in a document of another program of the same form.
 	Protocol int       `json:"protocol,omitempty"`
 	At       time.Time `json:"at"` // the API server's Date, as far as one is known
+	// Interval is after how many seconds the next one comes; absent where nobody knows.
+	Interval int64 `json:"interval_seconds,omitempty"`
 
 	Healthy bool `json:"healthy"`
 	// Reasons say in sentences why the fleet is not vouched for.
@@ -147,6 +149,8 @@ func Parse(raw []byte) (Document, error) {
 		return Document{}, fmt.Errorf("fleet health: protocol %d, this program speaks %d", d.Protocol, Protocol)
 	case d.At.IsZero():
 		return Document{}, fmt.Errorf("fleet health: no time")
+	case d.Interval < 0:
+		return Document{}, fmt.Errorf("fleet health: an interval below zero")
 	case d.Voters != nil && (d.Voters.Count < 0 || d.Voters.Up < 0 || d.Voters.Tolerance < 0):
 		return Document{}, fmt.Errorf("fleet health: a number of voters below zero")
 	}

@@ -185,8 +185,12 @@ func (c *command) beat(keys fleet.Keys, publishers []beat.Publisher) beat.Settin
 		until = ""
 	}
 	log, _ := c.shown.Logger(c.e.Err) // checked
+	var next time.Duration
+	if !c.once { // whoever calls it once knows when again
+		next = s.Interval
+	}
 	return beat.Settings{
-		Build:    heartbeat.Settings{Keys: keys, Checks: checks, Target: c.target, Unschedulable: unschedulable, StatusLife: heartbeat.DefaultStatusLife},
+		Build:    heartbeat.Settings{Keys: keys, Checks: checks, Target: c.target, Unschedulable: unschedulable, StatusLife: heartbeat.DefaultStatusLife, Interval: next},
 		Runners:  s.wanted(),
 		Interval: s.Interval, Window: s.Window, HealthyUntil: until, Publishers: publishers, Log: log,
 	}
