@@ -34,6 +34,8 @@ type Facts struct {
 	// AgentURL is where the agent of this host joins: another server of the cluster,
 	// also on the first one (R-228-14). AgentProblem says why it cannot be told.
 	AgentURL, AgentProblem string
+	// Part is in a folder of the identity that is not the host's yet; empty for none.
+	Part string
 	// First is a person's word that this host founds the cluster.
 	First bool
 	// Asked is the last question to a server in this start.
@@ -98,6 +100,10 @@ func Next(f Facts) Decision {
 	switch a := rolefile.MayStart(files, f.Role); {
 	case !a.May:
 		return Decision{Kind: Idle, Why: a.Why} // R-A-05, R-A-06, X-02
+	case f.Part != "" && (f.Role == fleet.RoleAgent || !files.WAL && !files.AllowJoin):
+		// With half of an identity, or none, k3s makes itself another, and the cluster turns
+		// it away (R-N-09). A member starts: it is known by its datastore.
+		return Decision{Kind: Idle, Why: fmt.Sprintf("who this host is has not been copied here from the other role's volumes (%s): the daemon does that when it starts this role", f.Part)}
 	case f.Role == fleet.RoleAgent:
 		return agent(f, a.Why)
 	default:

@@ -67,10 +67,23 @@ func TestNext(t *testing.T) {
 	const srv, agt = fleet.RoleServer, fleet.RoleAgent
 	join := func(f rolefile.Files) rolefile.Files { f.JoinURL, f.Token = b, true; return f }
 	toB := func(x *entrypoint.Facts) { x.URL, x.Token = b, true }
+	part := func(x *entrypoint.Facts) { x.Part = "/etc/rancher/node/.regrade-copy" }
 	for name, c := range map[string]struct {
 		facts entrypoint.Facts
 		want  want
 	}{
+		"an agent whose identity is not copied yet idles (R-N-09)": {
+			of(agt, rolefile.Files{Role: agt}, toB, part), want{kind: entrypoint.Idle, why: "has not been copied here from the other role's volumes (/etc/rancher/node/.regrade-copy)"},
+		},
+		"so does a server that would join": {
+			of(srv, join(rolefile.Files{Role: agt, Joining: joining}), part), want{kind: entrypoint.Idle, why: "has not been copied here"},
+		},
+		"a member starts, it may be the vote that makes the quorum": {
+			of(srv, rolefile.Files{Role: srv, WAL: true}, part), want{kind: entrypoint.Exec, args: plus(server, "--cluster-init")},
+		},
+		"a person's allow-join counts": {
+			of(srv, join(rolefile.Files{Role: agt, AllowJoin: true}), part), want{kind: entrypoint.Exec, args: plus(server, "--server="+b)},
+		},
 		"a server container on a host whose role file says agent idles (R-A-05, R-A-16, R-A-22)": {
 			of(srv, rolefile.Files{Role: agt}), want{kind: entrypoint.Idle, why: "the role file says agent"},
 		},

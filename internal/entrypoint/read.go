@@ -2,6 +2,8 @@ package entrypoint
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -38,6 +40,12 @@ func Read(o Options, files *container.Files, role fleet.Role) (f Facts, notes []
 	}
 	if f.JoinProblem != "" && f.Files.WAL && role == fleet.RoleServer {
 		notes = append(notes, f.JoinProblem)
+	}
+	for _, dir := range container.Identity() {
+		part := filepath.Join(dir, fleet.FilePartCopy)
+		if _, err := os.Lstat(filepath.Join("/", o.Root, part)); err == nil {
+			f.Part = part
+		}
 	}
 	if role != fleet.RoleServer {
 		return f, notes, nil

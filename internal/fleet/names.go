@@ -127,6 +127,7 @@ const (
 	FileStarted     = "regrade-started"      // in the data dir, written by it: the level the server started with
 	FileRan         = "/run/regrade/k3s-ran" // on Docker: the boot in which k3s was seen running
 	FileLock        = "regrade-lock"         // in the data dir, locked by it for as long as k3s runs
+	FilePartCopy    = ".regrade-copy"        // in a folder of the identity: not the host's yet, or half a copy
 	FileEntrypoint  = "/run/regrade-entrypoint.json"
 	EnvJoinHost     = "GITHUB_RUNNER_JOIN_HOST"
 

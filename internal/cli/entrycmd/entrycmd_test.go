@@ -20,6 +20,7 @@ import (
 	"github.com/exadev/regrade/internal/cli/entrycmd"
 	"github.com/exadev/regrade/internal/cli/env"
 	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/platform/container"
 )
 
 // This binary is regrade when it is asked to be, and k3s when it is executed by
@@ -516,6 +517,22 @@ func TestTwoK3sNeverRunOnOneDataVolume(t *testing.T) { // safety rule 10
 	b.plant(fleet.FileRole, "agent\n")
 	if got := b.start("agent").k3s(); got[1] != "agent" {
 		t.Errorf("%q", got)
+	}
+}
+
+// The break check: leave Part out of Read.
+func TestAnAgentWithHalfAnIdentityIdles(t *testing.T) { // R-N-09
+	for _, dir := range container.Identity() {
+		b := newBox(t)
+		b.plant(fleet.FileRole, "agent\n")
+		b.plant(dir+"/"+fleet.FilePartCopy+"/password", "half")
+		b.env = []string{"K3S_AGENT_SERVER_URL=https://n2.invalid:6443"}
+		r := b.start("agent")
+		r.says("has not been copied here from the other role's volumes (" + dir)
+		r.lives()
+		if b.read("started") != "" {
+			t.Error("k3s was started")
+		}
 	}
 }
 

@@ -24,6 +24,10 @@ const (
 	EnvFirst = "K3S_CLUSTER_INIT"
 )
 
+// Identity are the folders that say who the host is, the node password's first: where each
+// service has volumes of its own they are copied when the role changes (R-D2-05, R-N-09).
+func Identity() []string { return []string{"/etc/rancher/node", "/var/lib/tailscale"} }
+
 // Files are the files and variables of one host. k3s's data folder is always
 // fleet.DefaultDataDir: it is a volume.
 type Files struct {

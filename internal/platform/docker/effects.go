@@ -124,6 +124,7 @@ func (h *Host) Stop(ctx context.Context, role fleet.Role) error {
 			h.booted(r)
 		})
 	}
+	h.mark(ctx, other(role))
 	if err := overdue(ctx, time.Now()); err != nil {
 		return fmt.Errorf("stop the %s: %w", role, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -215,6 +216,11 @@ func (e *fakeEngine) up(b *box) {
 	files, err := f.Role()
 	if err != nil || !rolefile.MayStart(files, role).May || e.waits {
 		return
+	}
+	for _, m := range b.mounts {
+		if slices.Contains(container.Identity(), m[1]) && exists(filepath.Join(m[0], partCopy)) && (role == fleet.RoleAgent || !files.WAL) {
+			return
+		}
 	}
 	level, err := f.Level()
 	if role == fleet.RoleServer && err == nil {

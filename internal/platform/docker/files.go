@@ -69,7 +69,8 @@ func (h *Host) read(server Container) (platform.Facts, error) {
 }
 
 // SetRole implements platform.Files.
-func (h *Host) SetRole(_ context.Context, role fleet.Role) error {
+func (h *Host) SetRole(ctx context.Context, role fleet.Role) error {
+	h.mark(ctx, role)
 	if err := h.dir.SetRole(role); err != nil {
 		return err
 	}
@@ -80,7 +81,12 @@ func (h *Host) SetRole(_ context.Context, role fleet.Role) error {
 func (h *Host) SetLeaving(_ context.Context, id fleet.SwapID) error { return h.dir.SetLeaving(id) }
 
 // SetJoining implements platform.Files.
-func (h *Host) SetJoining(_ context.Context, j rolefile.Joining) error { return h.dir.SetJoining(j) }
+func (h *Host) SetJoining(ctx context.Context, j rolefile.Joining) error {
+	if j.Swap != "" {
+		h.mark(ctx, fleet.RoleServer)
+	}
+	return h.dir.SetJoining(j)
+}
 
 // SetIdentity implements platform.Files.
 func (h *Host) SetIdentity(_ context.Context, id rolefile.Identity) error {

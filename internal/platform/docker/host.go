@@ -11,6 +11,7 @@ import (
 
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/platform"
+	"github.com/exadev/regrade/internal/platform/container"
 	"github.com/exadev/regrade/internal/platform/peerport"
 	"github.com/exadev/regrade/internal/platform/rolefile"
 )
@@ -56,13 +57,10 @@ const (
 	DefaultServerService = "k3s"
 	DefaultAgentService  = "k3s-agent"
 	DefaultK3s           = "/bin/k3s"
-
-	nodeDir = "/etc/rancher/node"
-	meshDir = "/var/lib/tailscale"
 )
 
 // DefaultIdentity are the node password's folder and the mesh's state (R-N-09).
-func DefaultIdentity() []string { return []string{nodeDir, meshDir} }
+func DefaultIdentity() []string { return container.Identity() }
 
 // observeTimeout bounds one look: an engine that hangs must not hold a pass.
 const observeTimeout = 5 * time.Second

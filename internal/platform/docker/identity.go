@@ -79,11 +79,25 @@ func roleWithout(server string) fleet.Role {
 var errTwoIdentities = errors.New("both services have a node password, they differ, and neither was seen running: delete the volumes of the one that is not this host's")
 
 // bearer is the role whose folders have the host's identity: the one that ran last.
-// Where none was seen running it is told by the node passwords; empty when there is
-// none yet, as before a first start.
-func (h *Host) bearer(node place, r record) (fleet.Role, error) {
-	if node.shared() || r.Owner != "" {
+// Where none was seen running it is told by the marks of a switch, then by the node
+// passwords; empty when there is none yet, as before a first start.
+func (h *Host) bearer(places []place, r record) (fleet.Role, error) {
+	if r.Owner != "" {
 		return r.Owner, nil
+	}
+	for _, l := range places {
+		server, agent := exists(filepath.Join(l.server, partCopy)), exists(filepath.Join(l.agent, partCopy))
+		switch {
+		case l.shared() || server == agent:
+		case server:
+			return fleet.RoleAgent, nil
+		default:
+			return fleet.RoleServer, nil
+		}
+	}
+	node := places[0]
+	if node.shared() {
+		return "", nil
 	}
 	server, err := node.password(fleet.RoleServer)
 	if err != nil {
@@ -114,7 +128,7 @@ func (h *Host) identityProblem(p pair, r record) (problem string, passwordless b
 		return problem, false
 	}
 	node := places[0]
-	role, err := h.bearer(node, r)
+	role, err := h.bearer(places, r)
 	if err != nil {
 		return err.Error(), false
 	}
@@ -148,7 +162,7 @@ func (h *Host) password(p pair, r record) string {
 	if problem != "" {
 		return ""
 	}
-	role, err := h.bearer(places[0], r)
+	role, err := h.bearer(places, r)
 	if err != nil {
 		return ""
 	}
@@ -162,36 +176,81 @@ func (h *Host) password(p pair, r record) string {
 	return rolefile.Fingerprint(password)
 }
 
+// parts are the marks in the identity's folders of one container: what they hold is not
+// the host's yet.
+func (h *Host) parts(c Container) (out []string) {
+	for _, path := range h.o.Identity {
+		here, _ := h.here(source(c, path))
+		if part := filepath.Join(here, partCopy); here != "" && exists(part) {
+			out = append(out, part)
+		}
+	}
+	return out
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// mark says in the folders of a role that the host's identity has to be brought there
+// first. It is asked before the other role is stopped, and before the files let this one
+// in: from then on somebody else may start its container, the engine with a policy of
+// always or a person, and a node password that k3s makes there itself locks the host out
+// for good. A copy that is cut short has the same mark. What cannot be marked is as it was
+// without: nobody is kept down for it.
+func (h *Host) mark(ctx context.Context, role fleet.Role) {
+	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
+	defer cancel()
+	p, err := h.pair(ctx)
+	if err != nil || p.server.ID == "" || p.agent.ID == "" {
+		return
+	}
+	places, problem := h.places(p)
+	if problem != "" {
+		return
+	}
+	if from, err := h.bearer(places, h.record()); err != nil || from != other(role) {
+		return
+	}
+	for _, l := range places {
+		if !l.shared() {
+			_ = os.Mkdir(filepath.Join(l.of(role), partCopy), 0o700)
+		}
+	}
+}
+
 // carry brings the identity to where a role looks for it, and says whether anything
 // was copied. It reads the folders of the role that ran last and never writes to
 // them, so a copy that was cut short anywhere is made again from the same source; a
 // half one is never started on, because whose identity it is is noted only after it
 // is whole. Nothing of what is copied is printed (safety rule 31).
 func (h *Host) carry(ctx context.Context, role fleet.Role, r record) (bool, error) {
-	if r.Owner == role {
-		return false, nil
-	}
 	p, err := h.pair(ctx)
 	if err != nil {
 		return false, err
 	}
+	if r.Owner == role {
+		return false, h.itsOwn(p.of(role))
+	}
 	if p.server.ID == "" || p.agent.ID == "" {
-		// There is one service only, and so one identity.
+		// There is one service only, and so one identity; unless the other one's container
+		// was taken away in the middle of a switch.
+		if len(h.parts(p.of(role))) > 0 {
+			return false, fmt.Errorf("identity: it is in the volumes of the service %s: %s", h.service(other(role)), p.absent[other(role)])
+		}
 		return false, nil
 	}
 	places, problem := h.places(p)
 	if problem != "" {
 		return false, fmt.Errorf("identity: %s", problem)
 	}
-	from, err := h.bearer(places[0], r)
+	from, err := h.bearer(places, r)
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("identity: %w", err)
-	case from == role || from == "" && r.Owner == "":
-		return false, nil
-	}
-	if from != other(role) {
-		return false, nil
+	case from != other(role):
+		return false, h.itsOwn(p.of(role))
 	}
 	moved := false
 	for _, l := range places {
@@ -219,6 +278,17 @@ func (h *Host) carry(ctx context.Context, role fleet.Role, r record) (bool, erro
 		moved = true
 	}
 	return moved, nil
+}
+
+// itsOwn takes marks away from folders that are known to have the host's identity: their
+// role has run since, by an entrypoint that did not know of marks, or a person's hand.
+func (h *Host) itsOwn(c Container) error {
+	for _, part := range h.parts(c) {
+		if err := os.RemoveAll(part); err != nil {
+			return fmt.Errorf("identity: %w", err)
+		}
+	}
+	return nil
 }
 
 // agentProblem says why the agent could not come back (safety rule 15).

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/platform/container"
 	"github.com/exadev/regrade/internal/platform/rolefile"
 )
 
@@ -268,8 +269,8 @@ func TestAFullVolumeKeepsWhatItHoldsAndTheHostGoesBack(t *testing.T) {
 	if got := e.read("/volumes/k3s-tailscale-data/tailscaled.state"); got != "of an earlier life" {
 		t.Errorf("the old one is %q", got)
 	}
-	if _, err := os.Stat(filepath.Join(full, partCopy)); err == nil {
-		t.Error("the part still takes the room")
+	if left, err := os.ReadDir(filepath.Join(full, partCopy)); err != nil || len(left) > 0 {
+		t.Errorf("a part that takes the room, or no mark that the copy is not whole: %v %v", left, err)
 	}
 	e.plant(fleet.FileRole, "agent\n")
 	must(t, os.RemoveAll(e.at(fleet.DefaultDataDir+"/server")))
@@ -338,15 +339,15 @@ func TestVolumesThatAreOutOfReachAreAProblem(t *testing.T) {
 	}{
 		"the agent keeps the password in its container": {func(e *fakeEngine) {
 			b := e.box("k3s-agent")
-			b.mounts = slices.DeleteFunc(b.mounts, func(m [2]string) bool { return m[1] == nodeDir })
+			b.mounts = slices.DeleteFunc(b.mounts, func(m [2]string) bool { return m[1] == container.Identity()[0] })
 		}, "/etc/rancher/node is in no volume of the service k3s-agent"},
 		"only the server has a mesh": {func(e *fakeEngine) {
 			b := e.box("k3s-agent")
-			b.mounts = slices.DeleteFunc(b.mounts, func(m [2]string) bool { return m[1] == meshDir })
+			b.mounts = slices.DeleteFunc(b.mounts, func(m [2]string) bool { return m[1] == container.Identity()[1] })
 		}, "/var/lib/tailscale is in no volume of the service k3s-agent"},
 		"neither has a mesh": {func(e *fakeEngine) {
 			for _, b := range e.boxes {
-				b.mounts = slices.DeleteFunc(b.mounts, func(m [2]string) bool { return m[1] == meshDir })
+				b.mounts = slices.DeleteFunc(b.mounts, func(m [2]string) bool { return m[1] == container.Identity()[1] })
 			}
 		}, ""},
 		"the daemon's container lacks one": {func(e *fakeEngine) {

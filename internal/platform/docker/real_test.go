@@ -175,7 +175,7 @@ func (r *real) container(service string, command, binds []string, change ...func
 
 func (r *real) binds(node string) []string {
 	var out []string
-	for from, to := range map[string]string{fleet.RoleDir: fleet.RoleDir + ":ro", "/run/regrade": "/run/regrade:ro", fleet.DefaultDataDir: fleet.DefaultDataDir, node: nodeDir} {
+	for from, to := range map[string]string{fleet.RoleDir: fleet.RoleDir + ":ro", "/run/regrade": "/run/regrade:ro", fleet.DefaultDataDir: fleet.DefaultDataDir, node: container.Identity()[0]} {
 		must(r.t, os.MkdirAll(filepath.Join(r.root, from), 0o755))
 		out = append(out, filepath.Join(r.root, from)+":"+to)
 	}

@@ -9,12 +9,14 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/platform/atomicfile"
 )
 
 // partCopy is where a copy is made, in the folder that it is for: what is renamed
-// must be on the same volume.
-const partCopy = ".regrade-copy"
+// must be on the same volume. No entrypoint starts an agent, or a server that has to join,
+// while it is there.
+const partCopy = fleet.FilePartCopy
 
 // notCopied are not the identity: a part of an earlier copy, and what a file system
 // makes by itself.
@@ -40,7 +42,7 @@ func (c copier) replace(from, to string) error {
 	part := filepath.Join(to, partCopy)
 	if err := c.build(from, to, part); err != nil {
 		if c.step == nil {
-			err = errors.Join(err, os.RemoveAll(part)) // a full disk has room again
+			err = errors.Join(err, emptied(part)) // a full disk has room again
 		}
 		return err
 	}
@@ -94,14 +96,11 @@ func (c copier) build(from, to, part string) error {
 	if err := c.at("begin"); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(part); err != nil {
-		return fmt.Errorf("copy: %w", err)
-	}
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		return fmt.Errorf("copy: %w", err)
 	}
-	if err := os.Mkdir(part, 0o700); err != nil {
-		return fmt.Errorf("copy: %w", err)
+	if err := emptied(part); err != nil {
+		return err
 	}
 	if err := c.content(from, part, true); err != nil {
 		return err
@@ -114,6 +113,29 @@ func (c copier) build(from, to, part string) error {
 		return err
 	}
 	return asItWas(to, info)
+}
+
+// emptied is a folder without content. It is not taken away for it: it says that the copy
+// is not whole, from before its beginning to its end.
+func emptied(dir string) error {
+	if info, err := os.Lstat(dir); err == nil && !info.IsDir() {
+		if err := os.Remove(dir); err != nil {
+			return fmt.Errorf("copy: %w", err)
+		}
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("copy: %w", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("copy: %w", err)
+	}
+	for _, e := range entries {
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return fmt.Errorf("copy: %w", err)
+		}
+	}
+	return nil
 }
 
 // content copies what a folder holds.
