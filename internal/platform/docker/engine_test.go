@@ -57,6 +57,7 @@ type box struct {
 type fakeEngine struct {
 	boot    string // this boot's id
 	version string // the engine's
+	refuses string // what it says of each call's version of the API
 	t       *testing.T
 	root    string
 	socket  string
@@ -241,6 +242,10 @@ func (e *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Api-Version", "1.41")
 	if r.URL.Path == "/_ping" {
 		_, _ = w.Write([]byte("OK"))
+		return
+	}
+	if e.refuses != "" {
+		answer(w, http.StatusBadRequest, map[string]string{"message": e.refuses})
 		return
 	}
 	if r.URL.Path == "/v1.41/version" {

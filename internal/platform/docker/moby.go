@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -39,6 +40,7 @@ const maxPrinted = 64 << 10
 type moby struct {
 	socket string
 	client *client.Client
+	agreed atomic.Bool // on a version of the API, which is asked for once
 }
 
 // NewEngine is the engine at a socket of this host. It connects on first use, and
@@ -58,6 +60,7 @@ func (m *moby) call(ctx context.Context, bound time.Duration, what string, f fun
 	err := f(ctx)
 	switch {
 	case err == nil:
+		m.agreed.Store(true)
 		return nil
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		if ctx.Err() == nil {
@@ -72,8 +75,17 @@ func (m *moby) call(ctx context.Context, bound time.Duration, what string, f fun
 		return fmt.Errorf("docker: %s: no engine answers at %s: is it mounted, and does the engine run? %w", what, m.socket, err)
 	case errdefs.IsNotFound(err):
 		return fmt.Errorf("docker: %s: %w", what, ErrGone)
+	case m.agreed.Load() && otherVersion(err):
+		return fmt.Errorf("docker: %s: %w: the engine is another one by now (%w)", what, platform.ErrAnew, err)
 	}
 	return fmt.Errorf("docker: %s: %w", what, err)
+}
+
+// otherVersion says that the engine no longer speaks the version that was agreed on. One
+// with live-restore is replaced under containers that run on, and the daemon's would ask it
+// in vain for ever.
+func otherVersion(err error) bool {
+	return strings.Contains(err.Error(), "client version ") && (strings.Contains(err.Error(), " is too old") || strings.Contains(err.Error(), " is too new"))
 }
 
 // taken says that the socket has no name any more. An engine that makes its socket

@@ -17,6 +17,11 @@ import (
 // which is another one with network_mode container:NAME.
 var containerID = regexp.MustCompile(`/containers/([0-9a-f]{64})/`)
 
+// networkFiles are what an engine mounts into each container. Other mounts with an id in
+// their path are a host's too: it has the shared memory of its containers mounted at
+// containers/ID/mounts/shm, and is none of them.
+var networkFiles = []string{"/etc/hostname", "/etc/hosts", "/etc/resolv.conf"}
+
 // mountinfo is this process's own (proc(5)), empty where it cannot be read.
 func mountinfo() string {
 	raw, err := os.ReadFile("/proc/self/mountinfo")
@@ -39,13 +44,14 @@ func (h *Host) knowSelf(ctx context.Context) error {
 	own, project := []Mount{}, DefaultProject
 	info := h.o.Self()
 	var near []string
-	for _, m := range containerID.FindAllStringSubmatch(info, -1) {
-		if !slices.Contains(near, m[1]) {
+	have := points(info)
+	for _, file := range networkFiles {
+		if m := containerID.FindStringSubmatch(have[file]); m != nil && !slices.Contains(near, m[1]) {
 			near = append(near, m[1])
 		}
 	}
 	if len(near) > 0 {
-		c, err := h.myself(ctx, near, points(info))
+		c, err := h.myself(ctx, near, have)
 		if err != nil {
 			return err
 		}

@@ -100,6 +100,37 @@ func TestADaemonInTheNetworkOfAnotherContainerFindsItself(t *testing.T) {
 	}
 }
 
+// The engine was replaced under containers that run on (live-restore), by one that no longer
+// speaks what the daemon has agreed on with the one before. The break check: leave it to the
+// next pass, which asks the same again.
+func TestAnEngineOfAnotherVersionEndsTheDaemon(t *testing.T) {
+	e, h := member(t)
+	look(t, h)
+	e.refuses = "client version 1.41 is too old. Minimum supported API version is 1.44, please upgrade your client to a newer version"
+	if _, err := h.Observe(t.Context()); !errors.Is(err, platform.ErrAnew) || !strings.Contains(err.Error(), "Minimum supported API version is 1.44") {
+		t.Errorf("%v", err)
+	}
+	// A daemon that no engine has answered yet would only end again.
+	if _, err := e.host().Observe(t.Context()); err == nil || errors.Is(err, platform.ErrAnew) || !strings.Contains(err.Error(), "too old") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A daemon of the host itself, under systemd, beside containers that share their memory, one
+// of which has the engine's socket. The break check: take each id in the mountinfo.
+func TestADaemonOnTheHostIsNoneOfItsContainers(t *testing.T) {
+	e, _ := member(t)
+	portainer := &box{id: strings.Repeat("66", 32), name: "portainer", project: "portainer", service: "portainer", dir: "/srv/portainer", command: []string{"/portainer"}, state: "running",
+		mounts: [][2]string{{e.socket, "/var/run/docker.sock"}, {e.socket, e.socket}}}
+	e.boxes = append(e.boxes, portainer)
+	info := "25 1 8:1 / / rw - ext4 /dev/sda1 rw\n" +
+		"99 25 0:50 / /var/lib/docker/containers/" + portainer.id + "/mounts/shm rw,nosuid,nodev,noexec,relatime - tmpfs shm rw\n"
+	h := e.host(func(o *Options) { o.Self = func() string { return info } })
+	if f := look(t, h); !f.Staged || !f.Server.Conditioned || h.project != DefaultProject {
+		t.Errorf("project %q, %+v", h.project, f.Server)
+	}
+}
+
 // A mountinfo names a path in its file system, an engine one of the host's.
 func TestWhatIsMountedWhere(t *testing.T) {
 	got := points("36 35 98:0 /@syno/docker\\040x/k3s /etc/rancher/k3s rw - btrfs /dev/md2 rw\nbroken\n")
