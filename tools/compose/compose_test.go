@@ -219,6 +219,9 @@ func TestHowTheContainersAreStartedAndStopped(t *testing.T) { // k3s-facts §12
 		if s.Privileged {
 			t.Errorf("%s is privileged", name)
 		}
+		if s.Logging == nil || s.Logging.Driver != "local" {
+			t.Errorf("%s: nothing bounds its log: %+v", name, s.Logging)
+		}
 		if s.NetworkMode != "host" || s.Hostname != "" {
 			t.Errorf("%s: network %s, host name %s", name, s.NetworkMode, s.Hostname)
 		}
