@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"syscall"
 )
 
@@ -51,8 +52,12 @@ func ask(ctx context.Context, url, address string) Asked {
 }
 
 // ours says that an address is this host's: the kernel would speak to it from itself.
-// Nothing is sent.
+// Nothing is sent. To a loopback address it speaks from another one of them, and a host's
+// own name often has one: Debian's hosts file gives it 127.0.1.1.
 func ours(ip string) bool {
+	if a, err := netip.ParseAddr(ip); err == nil && (a.Unmap().IsLoopback() || a.Unmap().IsUnspecified()) {
+		return true
+	}
 	c, err := net.Dial("udp", net.JoinHostPort(ip, "9"))
 	if err != nil {
 		return false

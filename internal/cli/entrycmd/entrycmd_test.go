@@ -444,6 +444,17 @@ func TestASecondServerWithTheFoundersSettingsFoundsNothing(t *testing.T) { // sa
 		t.Errorf("%d %s", code, r.log)
 	}
 
+	// Debian's hosts file gives a host's own name the address 127.0.1.1, which the kernel speaks
+	// to from another one.
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	for _, own := range []string{"127.0.1.1", "0.0.0.0", "[::1]", "[::ffff:127.0.1.1]"} {
+		b.env = []string{"K3S_TOKEN=x", "K3S_AGENT_SERVER_URL=https://" + own + ":" + port}
+		r = b.start("server")
+		if code := r.ends(); code != 1 || !strings.Contains(r.log.String(), "is its own address") || b.read("started") != "" {
+			t.Errorf("%s: %d %s", own, code, r.log)
+		}
+	}
+
 	// In doubt it waits, and a person may say that there is none.
 	b.env = []string{"K3S_TOKEN=x", "K3S_AGENT_SERVER_URL=https://n2.invalid:6443"}
 	r = b.start("server")
