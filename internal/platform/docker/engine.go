@@ -56,7 +56,11 @@ type Listed struct {
 	Dir     string // the project's folder
 	Compose string // the version of Compose that made it
 	OneOff  bool   // of `compose run`
+	State   string // as in Container
 }
+
+// leftover says that it is what a removal has left behind: it never runs again.
+func (l Listed) leftover() bool { return l.State == "dead" || l.State == "removing" }
 
 // Container is one container.
 type Container struct {

@@ -361,7 +361,7 @@ func (e *fakeEngine) list(w http.ResponseWriter, r *http.Request) {
 		if b.oneOff {
 			one = "True"
 		}
-		out = append(out, map[string]any{"Id": b.id, "Names": []string{"/" + b.name}, "Labels": map[string]string{
+		out = append(out, map[string]any{"Id": b.id, "Names": []string{"/" + b.name}, "State": b.state, "Labels": map[string]string{
 			"com.docker.compose.project": b.project, "com.docker.compose.service": b.service, "com.docker.compose.project.working_dir": b.dir, "com.docker.compose.oneoff": one,
 			"com.docker.compose.version": b.compose,
 		}})

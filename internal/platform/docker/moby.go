@@ -126,6 +126,7 @@ func (m *moby) List(ctx context.Context, project string) ([]Listed, error) {
 				ID: c.ID, Project: c.Labels[labelProject], Service: c.Labels[labelService], Dir: c.Labels[labelDir],
 				Compose: c.Labels[labelVersion],
 				OneOff:  strings.EqualFold(c.Labels[labelOneOff], "true"),
+				State:   string(c.State),
 			}
 			for _, n := range c.Names {
 				l.Names = append(l.Names, strings.TrimPrefix(n, "/"))

@@ -79,9 +79,20 @@ func (h *Host) pair(ctx context.Context) (pair, error) {
 
 func (h *Host) idsOf(listed []Listed) (map[fleet.Role]string, error) {
 	ids, dirs := map[fleet.Role]string{}, []string{}
+	// What is left of a removal counts last, where there is nothing else: a disk that was busy
+	// leaves a dead container, and Compose makes another beside it.
+	listed = slices.SortedStableFunc(slices.Values(listed), func(a, b Listed) int {
+		switch {
+		case a.leftover() == b.leftover():
+			return 0
+		case a.leftover():
+			return 1
+		}
+		return -1
+	})
 	for _, role := range []fleet.Role{fleet.RoleServer, fleet.RoleAgent} {
 		for _, l := range listed {
-			if l.Service != h.service(role) || l.OneOff || l.Project != h.project {
+			if l.Service != h.service(role) || l.OneOff || l.Project != h.project || l.leftover() && ids[role] != "" {
 				continue
 			}
 			if !slices.ContainsFunc(dirs, func(dir string) bool { return h.sameDir(dir, l.Dir) }) {
@@ -92,7 +103,7 @@ func (h *Host) idsOf(listed []Listed) (map[fleet.Role]string, error) {
 				continue
 			}
 			if len(dirs) == 1 {
-				return nil, fmt.Errorf("docker: the project %s has more than one container of the service %s: scale it to one", h.project, l.Service)
+				return nil, fmt.Errorf("docker: the project %s has more than one container of the service %s, %s among them: scale it to one, or remove what an `up` that was broken off has left", h.project, l.Service, strings.Join(append(l.Names, short(l.ID)), " "))
 			}
 		}
 	}

@@ -57,10 +57,28 @@ func TestContainersOfNoConcernAreLeftOut(t *testing.T) {
 	once.id, once.oneOff, once.dir = strings.Repeat("ef", 32), true, "/elsewhere"
 	foreign := *e.box("k3s")
 	foreign.id, foreign.project = strings.Repeat("fe", 32), "other"
-	e.boxes = append([]*box{&once, &foreign}, e.boxes...)
+	all := e.boxes
+	e.boxes = append([]*box{&once, &foreign}, all...)
 	p, err := e.host().pair(t.Context())
-	if err != nil || p.server.ID != e.boxes[2].id {
+	if err != nil || p.server.ID != all[0].id {
 		t.Errorf("%+v %v", p.server.ID, err)
+	}
+	// A removal that failed on a busy disk, and what Compose has made beside it. The break
+	// check: count each.
+	for _, state := range []string{"dead", "removing"} {
+		left := *all[0]
+		left.id, left.name, left.state, left.dir = strings.Repeat("ab", 32), "left", state, "/elsewhere"
+		for _, boxes := range [][]*box{append([]*box{&left}, all...), append(slices.Clone(all), &left)} {
+			e.boxes = boxes
+			if p, err := e.host().pair(t.Context()); err != nil || p.server.ID != all[0].id {
+				t.Errorf("%s: %+v %v", state, p.server.ID, err)
+			}
+		}
+		e.boxes = []*box{&left, all[1]}
+		left.dir = all[1].dir
+		if p, err := e.host().pair(t.Context()); err != nil || p.server.State != state {
+			t.Errorf("%s, and no other: %+v %v", state, p.server, err)
+		}
 	}
 }
 
