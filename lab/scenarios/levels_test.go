@@ -341,18 +341,21 @@ func (s *scenario) squeeze(name string, units []string, limit int64) string {
 	}
 	s.t.Cleanup(func() { _ = os.Remove(folder) })
 	s.must(os.WriteFile(filepath.Join(folder, "memory.limit_in_bytes"), fmt.Append(nil, limit), 0o644))
+	moved := 0
 	for _, u := range units {
 		out, err := s.Host(name).Systemctl(s.t.Context(), "show", "--value", "--property=ControlGroup", u)
 		s.must(err)
-		procs, err := filepath.Glob("/sys/fs/cgroup/systemd/regrade-lab/*/" + name + strings.TrimSpace(out) + "/cgroup.procs")
+		// As this machine sees it, systemd-nspawn's own folder comes before what the host calls its root.
+		raw, err := os.ReadFile(filepath.Join("/sys/fs/cgroup/systemd/regrade-lab", filepath.Base(s.Lab.Dir()), name, "payload", strings.TrimSpace(out), "cgroup.procs"))
 		s.must(err)
-		for _, p := range procs {
-			raw, err := os.ReadFile(p)
-			s.must(err)
-			for pid := range strings.FieldsSeq(string(raw)) {
-				_ = os.WriteFile(filepath.Join(folder, "cgroup.procs"), []byte(pid), 0o644)
+		for pid := range strings.FieldsSeq(string(raw)) {
+			if os.WriteFile(filepath.Join(folder, "cgroup.procs"), []byte(pid), 0o644) == nil {
+				moved++
 			}
 		}
+	}
+	if moved < len(units) {
+		s.t.Fatalf("%d processes of %d tasks are squeezed", moved, len(units))
 	}
 	return folder
 }
