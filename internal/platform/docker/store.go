@@ -30,7 +30,12 @@ func (h *Host) DatastoreAside(ctx context.Context) error {
 	case c.State == "restarting":
 		return fmt.Errorf("move datastore aside: the engine is about to start container %s again", c.Name)
 	}
-	if err := h.stranger(); err != nil {
+	// An agent opens no datastore, and one may run here: a boot can start it in the middle.
+	agent, _, err := h.k3sIn(ctx, p.agent, fleet.RoleAgent)
+	if err != nil {
+		return fmt.Errorf("move datastore aside: %w", err)
+	}
+	if err := h.stranger(); err != nil && !agent {
 		return fmt.Errorf("move datastore aside: %w", err)
 	}
 	return h.disk().MoveAside()

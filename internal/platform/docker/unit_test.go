@@ -89,6 +89,18 @@ func TestAK3sInAThirdContainerIsNotTakenForRest(t *testing.T) { // safety rule 1
 	}
 }
 
+// A boot has started the agent of a host that was about to move its datastore aside: the
+// lock is that agent's. The break check: take each lock for a stranger's.
+func TestADatastoreIsMovedAsideBesideTheOwnAgent(t *testing.T) {
+	e, h := standby(t)
+	e.plant(fleet.DefaultDataDir+"/server/db/etcd/member/wal/0.wal", "x")
+	e.stranger(fleet.RoleAgent)
+	must(t, h.DatastoreAside(t.Context()))
+	if e.read(fleet.DefaultDataDir+"/server/db/etcd/member/wal/0.wal") != "" {
+		t.Error("it is there still")
+	}
+}
+
 // stranger is another process that has the data volume.
 func (e *fakeEngine) stranger(role fleet.Role) (letGo func()) {
 	e.t.Helper()
