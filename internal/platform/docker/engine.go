@@ -57,6 +57,7 @@ type Listed struct {
 	Compose string // the version of Compose that made it
 	OneOff  bool   // of `compose run`
 	State   string // as in Container
+	Mounts  []Mount
 }
 
 // leftover says that it is what a removal has left behind: it never runs again.

@@ -361,7 +361,7 @@ func (e *fakeEngine) list(w http.ResponseWriter, r *http.Request) {
 		if b.oneOff {
 			one = "True"
 		}
-		out = append(out, map[string]any{"Id": b.id, "Names": []string{"/" + b.name}, "State": b.state, "Labels": map[string]string{
+		out = append(out, map[string]any{"Id": b.id, "Names": []string{"/" + b.name}, "State": b.state, "Mounts": mountsOf(b), "Labels": map[string]string{
 			"com.docker.compose.project": b.project, "com.docker.compose.service": b.service, "com.docker.compose.project.working_dir": b.dir, "com.docker.compose.oneoff": one,
 			"com.docker.compose.version": b.compose,
 		}})
@@ -369,11 +369,16 @@ func (e *fakeEngine) list(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, out)
 }
 
-func (e *fakeEngine) inspected(b *box) any {
+func mountsOf(b *box) []any {
 	mounts := []any{}
 	for _, m := range b.mounts {
 		mounts = append(mounts, map[string]any{"Source": m[0], "Destination": m[1], "RW": !b.readOnly})
 	}
+	return mounts
+}
+
+func (e *fakeEngine) inspected(b *box) any {
+	mounts := mountsOf(b)
 	pid := 0
 	if b.state == "running" || b.state == "paused" {
 		pid = firstPID

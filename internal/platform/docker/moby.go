@@ -128,6 +128,9 @@ func (m *moby) List(ctx context.Context, project string) ([]Listed, error) {
 				OneOff:  strings.EqualFold(c.Labels[labelOneOff], "true"),
 				State:   string(c.State),
 			}
+			for _, mp := range c.Mounts {
+				l.Mounts = append(l.Mounts, Mount{Source: mp.Source, Target: mp.Destination, Writable: mp.RW})
+			}
 			for _, n := range c.Names {
 				l.Names = append(l.Names, strings.TrimPrefix(n, "/"))
 			}

@@ -50,6 +50,36 @@ func TestAProjectThatIsNotPlainIsRefused(t *testing.T) {
 	}
 }
 
+// Somebody gives the project another name and brings it up: the containers of the old name
+// run on, with the same role folder. The break check: ask nobody.
+func TestAProjectThatWasGivenAnotherNameIsRefused(t *testing.T) { // safety rule 10
+	e, _ := member(t)
+	var old []*box
+	for _, b := range e.boxes {
+		x := *b
+		x.id, x.project, x.name = strings.Repeat(x.id[:1]+"f", 32), "old", "old-"+x.service
+		old = append(old, &x)
+	}
+	e.boxes = append(e.boxes, old...)
+	h := e.host()
+	if _, err := h.Observe(t.Context()); err == nil || !strings.Contains(err.Error(), "is that of the project old as well, whose container old-k3s runs") {
+		t.Errorf("%v", err)
+	}
+	for _, err := range []error{h.Start(t.Context(), fleet.RoleServer), h.Stop(t.Context(), fleet.RoleServer), h.Restart(t.Context()), h.DatastoreAside(t.Context())} {
+		if err == nil {
+			t.Error("an effect beside another daemon")
+		}
+	}
+	if got := e.effects(); len(got) != 0 {
+		t.Errorf("%v", got)
+	}
+	old[0].service, old[0].readOnly = "watch", true
+	look(t, h) // something else, that reads there
+	old[0].service, old[0].readOnly = "k3s", false
+	e.down(old[0])
+	look(t, e.host()) // the old ones are at rest
+}
+
 func TestContainersOfNoConcernAreLeftOut(t *testing.T) {
 	e := newEngine(t)
 	e.plant("/volumes/k3s-node/password", secretPassword)

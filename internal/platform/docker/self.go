@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/exadev/regrade/internal/fleet"
 )
 
 // containerID is in the paths that the engine mounts a container's hostname and
@@ -64,7 +66,38 @@ func (h *Host) knowSelf(ctx context.Context) error {
 	if h.o.Project != "" {
 		project = h.o.Project
 	}
+	if err := h.shares(ctx, project); err != nil {
+		return err
+	}
 	h.own, h.project = own, project
+	return nil
+}
+
+// shares refuses a role folder that is another project's too. A project that was given
+// another name has other, empty volumes, and what ran under the old name runs on: two
+// daemons with one role folder, each with a host lock of its own, and two k3s of one Node.
+// Whoever only reads there is let be.
+func (h *Host) shares(ctx context.Context, project string) error {
+	own := h.at(fleet.RoleDir)
+	if h.self.ID != "" {
+		own = source(h.self, fleet.RoleDir)
+	}
+	all, err := h.engine.List(ctx, "")
+	if err != nil {
+		return err
+	}
+	for _, l := range all {
+		if l.Project == "" || l.Project == project || !(Container{State: l.State}).Runs() && l.State != "restarting" {
+			continue
+		}
+		k3s := l.Service == h.o.ServerService || l.Service == h.o.AgentService
+		if slices.ContainsFunc(l.Mounts, func(m Mount) bool {
+			return own != "" && m.Source == own && path.Clean(m.Target) == fleet.RoleDir && (k3s || m.Writable)
+		}) {
+			return fmt.Errorf("docker: the role folder %s is that of the project %s as well, whose container %s runs: a project of another name is another, empty node; take it down under its old name, or give each project folders of its own",
+				own, l.Project, strings.Join(l.Names, " "))
+		}
+	}
 	return nil
 }
 
