@@ -24,8 +24,9 @@ type incarnation struct {
 // rebootStatus is how systemd-nspawn ends when its host asked for a reboot.
 const rebootStatus = 133
 
-// bootLimit bounds the wait for a host to come up; it takes 0.5 to 1.4 s alone.
-const bootLimit = 60 * time.Second
+// bootLimit bounds the wait for a host to come up; it takes 0.5 to 1.4 s alone, and with an engine in it more than a minute at
+// a load of 150.
+const bootLimit = 3 * time.Minute
 
 // enterCgroups prepares a command that first moves itself into the folders.
 func enterCgroups(ctx context.Context, folders, argv []string) *exec.Cmd {
