@@ -1,0 +1,156 @@
+package adopt
+
+// kind is how k3s takes a flag.
+type kind int
+
+const (
+	value kind = iota // the last one given counts
+	list              // files and command line accumulate (k3s-facts §1.2)
+	truth             // takes no word after it
+)
+
+// flag is one of k3s's.
+type flag struct {
+	kind kind
+	// env is the variable that gives it where neither file nor command line does.
+	env string
+}
+
+// both are the flags of server and agent alike; server those on which `k3s agent` dies,
+// agent those of which `k3s server` knows nothing (k3s v1.36, `k3s server --help` and
+// `k3s agent --help` with the hidden ones).
+var both = map[string]flag{
+	"server":                            {value, "K3S_URL"},
+	"token":                             {value, "K3S_TOKEN"},
+	"token-file":                        {value, "K3S_TOKEN_FILE"},
+	"data-dir":                          {value, "K3S_DATA_DIR"},
+	"node-name":                         {value, "K3S_NODE_NAME"},
+	"with-node-id":                      {truth, ""},
+	"node-ip":                           {list, ""},
+	"node-external-ip":                  {list, ""},
+	"node-internal-dns":                 {list, ""},
+	"node-external-dns":                 {list, ""},
+	"node-label":                        {list, ""},
+	"node-taint":                        {list, ""},
+	"bind-address":                      {value, ""},
+	"protect-kernel-defaults":           {truth, ""},
+	"selinux":                           {truth, "K3S_SELINUX"},
+	"lb-server-port":                    {value, "K3S_LB_SERVER_PORT"},
+	"docker":                            {truth, ""},
+	"container-runtime-endpoint":        {value, ""},
+	"default-runtime":                   {value, ""},
+	"image-service-endpoint":            {value, ""},
+	"private-registry":                  {value, ""},
+	"airgap-extra-registry":             {list, ""},
+	"pause-image":                       {value, ""},
+	"snapshotter":                       {value, ""},
+	"flannel-iface":                     {value, ""},
+	"flannel-conf":                      {value, ""},
+	"flannel-cni-conf":                  {value, ""},
+	"vpn-auth":                          {value, "K3S_VPN_AUTH"},
+	"vpn-auth-file":                     {value, "K3S_VPN_AUTH_FILE"},
+	"resolv-conf":                       {value, "K3S_RESOLV_CONF"},
+	"kubelet-arg":                       {list, ""},
+	"kube-proxy-arg":                    {list, ""},
+	"image-credential-provider-bin-dir": {value, ""},
+	"image-credential-provider-config":  {value, ""},
+	"disable-default-registry-endpoint": {truth, ""},
+	"nonroot-devices":                   {truth, ""},
+	"enable-pprof":                      {truth, ""},
+	"rootless":                          {truth, ""},
+	"prefer-bundled-bin":                {truth, ""},
+	"debug":                             {truth, "K3S_DEBUG"},
+	"v":                                 {value, ""},
+	"vmodule":                           {value, ""},
+	"log":                               {value, ""},
+	"alsologtostderr":                   {truth, ""},
+	"config":                            {value, "K3S_CONFIG_FILE"},
+}
+
+var agentOnly = map[string]flag{
+	"disable-apiserver-lb": {truth, ""},
+}
+
+var serverOnly = map[string]flag{
+	"cluster-init":                      {truth, "K3S_CLUSTER_INIT"},
+	"cluster-reset":                     {truth, "K3S_CLUSTER_RESET"},
+	"cluster-reset-restore-path":        {value, ""},
+	"agent-token":                       {value, "K3S_AGENT_TOKEN"},
+	"agent-token-file":                  {value, "K3S_AGENT_TOKEN_FILE"},
+	"cluster-cidr":                      {list, ""},
+	"service-cidr":                      {list, ""},
+	"service-node-port-range":           {value, ""},
+	"cluster-dns":                       {list, ""},
+	"cluster-domain":                    {value, ""},
+	"kube-apiserver-arg":                {list, ""},
+	"kube-scheduler-arg":                {list, ""},
+	"kube-controller-manager-arg":       {list, ""},
+	"kube-cloud-controller-manager-arg": {list, ""},
+	"helm-controller-arg":               {list, ""},
+	"etcd-arg":                          {list, ""},
+	"https-listen-port":                 {value, ""},
+	"supervisor-port":                   {value, "K3S_SUPERVISOR_PORT"},
+	"apiserver-port":                    {value, "K3S_APISERVER_PORT"},
+	"apiserver-bind-address":            {value, "K3S_APISERVER_BIND_ADDRESS"},
+	"advertise-address":                 {value, ""},
+	"advertise-port":                    {value, ""},
+	"tls-san":                           {list, ""},
+	"tls-san-security":                  {truth, ""},
+	"flannel-backend":                   {value, ""},
+	"flannel-ipv6-masq":                 {truth, ""},
+	"flannel-external-ip":               {truth, ""},
+	"egress-selector-mode":              {value, ""},
+	"servicelb-namespace":               {value, ""},
+	"write-kubeconfig":                  {value, "K3S_KUBECONFIG_OUTPUT"},
+	"write-kubeconfig-mode":             {value, "K3S_KUBECONFIG_MODE"},
+	"write-kubeconfig-group":            {value, "K3S_KUBECONFIG_GROUP"},
+	"write-kubeconfig-name":             {value, "K3S_KUBECONFIG_NAME"},
+	"helm-job-image":                    {value, ""},
+	"kine-tls":                          {truth, ""},
+	"datastore-endpoint":                {value, "K3S_DATASTORE_ENDPOINT"},
+	"datastore-cafile":                  {value, "K3S_DATASTORE_CAFILE"},
+	"datastore-certfile":                {value, "K3S_DATASTORE_CERTFILE"},
+	"datastore-keyfile":                 {value, "K3S_DATASTORE_KEYFILE"},
+	"etcd-expose-metrics":               {truth, ""},
+	"etcd-disable-snapshots":            {truth, ""},
+	"etcd-snapshot-name":                {value, ""},
+	"etcd-snapshot-schedule-cron":       {value, ""},
+	"etcd-snapshot-reconcile-interval":  {value, ""},
+	"etcd-snapshot-retention":           {value, ""},
+	"etcd-snapshot-dir":                 {value, ""},
+	"etcd-snapshot-compress":            {truth, ""},
+	"etcd-s3":                           {truth, ""},
+	"etcd-s3-endpoint":                  {value, ""},
+	"etcd-s3-endpoint-ca":               {value, ""},
+	"etcd-s3-skip-ssl-verify":           {truth, ""},
+	"etcd-s3-access-key":                {value, "AWS_ACCESS_KEY_ID"},
+	"etcd-s3-secret-key":                {value, "AWS_SECRET_ACCESS_KEY"},
+	"etcd-s3-session-token":             {value, "AWS_SESSION_TOKEN"},
+	"etcd-s3-bucket":                    {value, ""},
+	"etcd-s3-bucket-lookup-type":        {value, ""},
+	"etcd-s3-region":                    {value, ""},
+	"etcd-s3-folder":                    {value, ""},
+	"etcd-s3-retention":                 {value, ""},
+	"etcd-s3-proxy":                     {value, ""},
+	"etcd-s3-config-secret":             {value, ""},
+	"etcd-s3-insecure":                  {truth, ""},
+	"etcd-s3-timeout":                   {value, ""},
+	"default-local-storage-path":        {value, ""},
+	"disable":                           {list, ""},
+	"disable-scheduler":                 {truth, ""},
+	"disable-cloud-controller":          {truth, ""},
+	"disable-kube-proxy":                {truth, ""},
+	"disable-network-policy":            {truth, ""},
+	"disable-helm-controller":           {truth, ""},
+	"disable-apiserver":                 {truth, ""},
+	"disable-controller-manager":        {truth, ""},
+	"disable-etcd":                      {truth, ""},
+	"disable-agent":                     {truth, ""},
+	"embedded-registry":                 {truth, ""},
+	"supervisor-metrics":                {truth, ""},
+	"system-default-registry":           {value, "K3S_SYSTEM_DEFAULT_REGISTRY"},
+	"secrets-encryption":                {truth, ""},
+	"secrets-encryption-provider":       {value, ""},
+}
+
+var short = map[string]string{"s": "server", "t": "token", "d": "data-dir", "i": "node-ip", "c": "config", "l": "log", "o": "write-kubeconfig"}
