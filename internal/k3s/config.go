@@ -94,6 +94,19 @@ func (c Config) Get(key string) string {
 // path.d, sorted by name, other suffixes than yaml and yml ignored. Neither
 // existing is an empty configuration.
 func (d Disk) ReadConfig(path string) (Config, error) {
+	all, err := d.ReadConfigs(path)
+	if err != nil {
+		return nil, err
+	}
+	c := Config{}
+	for _, one := range all {
+		c = c.Merge(one)
+	}
+	return c, nil
+}
+
+// ReadConfigs reads the same files, one by one in the order in which they are merged.
+func (d Disk) ReadConfigs(path string) ([]Config, error) {
 	files := []string{path}
 	entries, err := os.ReadDir(d.at(path + ".d"))
 	if err != nil && !os.IsNotExist(err) {
@@ -104,7 +117,7 @@ func (d Disk) ReadConfig(path string) (Config, error) {
 			files = append(files, filepath.Join(path+".d", e.Name()))
 		}
 	}
-	c := Config{}
+	var all []Config
 	for _, f := range files {
 		raw, err := os.ReadFile(d.at(f))
 		if os.IsNotExist(err) {
@@ -117,9 +130,9 @@ func (d Disk) ReadConfig(path string) (Config, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", f, err)
 		}
-		c = c.Merge(one)
+		all = append(all, one)
 	}
-	return c, nil
+	return all, nil
 }
 
 // ParseEnv reads a unit's environment file: KEY=value lines, "#" and ";"

@@ -25,6 +25,8 @@ import (
 	"github.com/exadev/regrade/internal/memory"
 	"github.com/exadev/regrade/internal/obs"
 	"github.com/exadev/regrade/internal/platform"
+	"github.com/exadev/regrade/internal/platform/systemd"
+	"github.com/exadev/regrade/internal/provision/setup"
 	"github.com/exadev/regrade/internal/sleep"
 )
 
@@ -46,6 +48,8 @@ type Deps struct {
 	// the host's.
 	Levels func(settings.Host) hostd.LevelAPI
 	Memory func(h settings.Host, root string) func() level.Reading
+	// Systemd is the host's, for the commands that set it up.
+	Systemd func() setup.Manager
 	// PeerPort says whether something answers at this host's etcd peer port.
 	PeerPort func(context.Context) bool
 	// Wait pauses a command between passes.
@@ -84,6 +88,7 @@ func Production() Deps {
 				return reading
 			}
 		},
+		Systemd: func() setup.Manager { return manager{systemd.NewManager()} },
 		PeerPort: func(ctx context.Context) bool {
 			d := net.Dialer{Timeout: time.Second}
 			c, err := d.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", "2380"))
@@ -223,7 +228,7 @@ Exit statuses of the commands: 0 done, 1 failed, 2 refused with nothing changed,
 		h.step("step-down", "Make this voter an etcd-only server that is leaving", fleet.StepStepDown),
 		h.step("rollback", "Undo a promotion, from whatever state it reached", fleet.StepRollback),
 		h.step("snapshot", "Take an etcd snapshot named for a swap", fleet.StepSnapshot),
-		h.finishDemote(), h.promoteLocal(), h.demoteLocal(),
+		h.finishDemote(), h.promoteLocal(), h.demoteLocal(), h.setup(), h.remove(),
 	)
 	return cmd
 }

@@ -93,7 +93,7 @@ func Of(f Found, w Wanted) (Split, []status.Problem) {
 		s.Server, problems = serverOf(runs, w)
 	}
 	for _, c := range []k3s.Config{s.Server, s.Agent} {
-		c["node-label"] = labelled(c["node-label"], w.Labels)
+		c["node-label"] = Labelled(c["node-label"], w.Labels)
 		if len(c["node-label"]) == 0 {
 			delete(c, "node-label")
 		}
@@ -184,8 +184,8 @@ func serverOf(agent k3s.Config, w Wanted) (k3s.Config, []status.Problem) {
 	return c, nil
 }
 
-// labelled puts labels over a list of key=value, those that were there first.
-func labelled(have []string, labels map[string]string) []string {
+// Labelled puts labels over a list of key=value, those that were there first.
+func Labelled(have []string, labels map[string]string) []string {
 	var out []string
 	for _, l := range have {
 		for part := range strings.SplitSeq(l, ",") {
@@ -216,7 +216,7 @@ func Changes(f Found, s Split, path string, labels map[string]string) []status.P
 	}
 	_, then, more := next.Effective()
 	problems = append(problems, more...)
-	now["node-label"], then["node-label"] = labelled(now["node-label"], labels), labelled(then["node-label"], labels)
+	now["node-label"], then["node-label"] = Labelled(now["node-label"], labels), Labelled(then["node-label"], labels)
 	keys := map[string]bool{}
 	for _, c := range []k3s.Config{now, then} {
 		for key := range c {

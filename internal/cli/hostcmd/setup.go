@@ -1,0 +1,219 @@
+package hostcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/spf13/cobra"
+
+	"github.com/exadev/regrade/internal/cli/env"
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/hostd/settings"
+	"github.com/exadev/regrade/internal/lease"
+	"github.com/exadev/regrade/internal/platform/rolefile"
+	"github.com/exadev/regrade/internal/platform/systemd"
+	"github.com/exadev/regrade/internal/provision/setup"
+	"github.com/exadev/regrade/internal/status"
+)
+
+// manager is systemd as package setup uses it.
+type manager struct{ systemd.Manager }
+
+func (m manager) Service(ctx context.Context, name string) (setup.Service, error) {
+	s, err := m.Manager.Service(ctx, name)
+	if err != nil {
+		return setup.Service{}, err
+	}
+	return setup.Service{
+		Unit: setup.Unit{
+			Loaded: s.Loaded, Masked: s.Masked, Enabled: s.Enabled == "enabled", Active: s.Active != "inactive" && s.Active != "failed",
+			Commands: s.Commands, Conditions: s.Conditions,
+		},
+		Environment: s.Environment, EnvironmentFiles: s.EnvironmentFiles,
+	}, nil
+}
+
+// gate is how a command of setup works: dry or wet, with the cluster asked or not.
+type gate struct {
+	file  string
+	check bool
+	local bool
+}
+
+func (h *host) setup() *cobra.Command {
+	var g gate
+	cmd := &cobra.Command{
+		Use:   "setup",
+		Short: "Make this host one of the fleet, k3s going on as it runs",
+		Long: `Reads what the fleet says of this host, a YAML document (see docs/interface.md), and makes
+of the k3s that runs here, as its install script or a person set it up, a host that can
+change its role: one configuration file for each role with the flags that k3s has now,
+the start conditions, the second unit, the role file, the daemon and its settings.
+k3s is not restarted. What it does not understand it refuses, with nothing changed; a second
+run changes nothing. --check shows what it would do.
+
+Refused while a swap holds the Lease; where no API server answers, --local says that
+none is under way.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			raw, err := h.document(g.file)
+			if err != nil {
+				return err
+			}
+			d, err := setup.Parse(raw)
+			if err != nil {
+				return env.Usage("%v", err)
+			}
+			return h.provision(cmd.Context(), g, func(ctx context.Context, m setup.Host) ([]status.Problem, error) {
+				m.DataDir = d.DataDir()
+				seen, err := m.Look(ctx)
+				if err != nil {
+					return nil, err
+				}
+				plan, problems := setup.Make(seen, d)
+				if len(problems) > 0 {
+					return problems, nil
+				}
+				plan.Show(h.e.Out)
+				if g.check {
+					return nil, nil
+				}
+				return m.Carry(ctx, plan)
+			})
+		},
+	}
+	cmd.Flags().StringVarP(&g.file, "file", "f", "-", "the document; - is standard input")
+	g.flags(cmd)
+	return cmd
+}
+
+func (h *host) remove() *cobra.Command {
+	var g gate
+	cmd := &cobra.Command{
+		Use:   "remove",
+		Short: "Take regrade off this host, k3s going on as it runs",
+		Long: `Takes back what setup did, by what it wrote down: k3s's unit starts again just as it was
+found. k3s is not restarted. Refused, with nothing changed: a host in a swap, at a lower level,
+or in another role than the one it was found in. --check shows what it would do;
+--local does it where no API server answers.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return h.provision(cmd.Context(), g, func(ctx context.Context, m setup.Host) ([]status.Problem, error) {
+				seen, err := m.Look(ctx)
+				if err != nil {
+					return nil, err
+				}
+				files, err := rolefile.Dir{Root: h.root}.Read()
+				if err != nil {
+					return nil, err
+				}
+				lowered, err := setup.Lowered(m)
+				if err != nil {
+					return nil, err
+				}
+				removal, problems := setup.MakeRemoval(seen, files.Leaving != "", files.Joining.Swap != "", lowered)
+				if len(problems) > 0 {
+					return problems, nil
+				}
+				removal.Show(h.e.Out)
+				if g.check {
+					return nil, nil
+				}
+				return m.Remove(ctx, removal)
+			})
+		},
+	}
+	g.flags(cmd)
+	return cmd
+}
+
+func (g *gate) flags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&g.check, "check", false, "show what would be done, and refusals; change nothing")
+	cmd.Flags().BoolVar(&g.local, "local", false, "do not ask the cluster whether a swap is under way")
+}
+
+// document reads the given file, or standard input.
+func (h *host) document(file string) ([]byte, error) {
+	const limit = 2 << 20
+	in := h.e.In
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, env.Usage("the host document: %v", err)
+		}
+		defer func() { _ = f.Close() }()
+		in = f
+	}
+	raw, err := io.ReadAll(io.LimitReader(in, limit))
+	if err != nil {
+		return nil, env.Failed(fmt.Errorf("read the host document: %w", err))
+	}
+	return raw, nil
+}
+
+// provision runs do under the host lock, with no swap under way.
+func (h *host) provision(ctx context.Context, g gate, do func(context.Context, setup.Host) ([]status.Problem, error)) error {
+	lock := flock.New(filepath.Join("/", h.root, fleet.FileHostLock))
+	if err := os.MkdirAll(filepath.Dir(lock.Path()), 0o755); err != nil {
+		return env.Failed(fmt.Errorf("host lock: %w", err))
+	}
+	p := parts{lock: lock, settings: settings.Defaults()}
+	if err := p.take(ctx); err != nil {
+		return err
+	}
+	defer func() { _ = lock.Unlock() }()
+	if !g.local {
+		if err := h.noSwap(ctx); err != nil {
+			return err
+		}
+	}
+	problems, err := do(ctx, setup.Host{Root: h.root, Systemd: h.d.Systemd()})
+	switch {
+	case err != nil:
+		return env.Failed(err)
+	case len(problems) > 0:
+		var lines []string
+		for _, p := range problems {
+			lines = append(lines, fmt.Sprintf("  - %s (%s)", p.Sentence, p.Code))
+		}
+		return &env.Exit{Code: fleet.ExitRefused, Err: fmt.Errorf("refused, nothing is changed:\n%s", strings.Join(lines, "\n"))}
+	}
+	return nil
+}
+
+// noSwap refuses while the Lease is held for a swap (R-C-07). A host without the daemon's
+// settings was never in one.
+func (h *host) noSwap(ctx context.Context) error {
+	s, err := settings.Load(h.root)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return env.Usage("%v", err)
+	}
+	s.Kubeconfig = filepath.Join("/", h.root, s.Kubeconfig)
+	if _, err := os.Stat(s.Kubeconfig); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	api, err := h.d.API(s)
+	if err != nil {
+		return env.Failed(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	v, err := api.Read(ctx)
+	if err != nil {
+		return env.Failed(fmt.Errorf("no API server says whether a swap is under way (--local says that none is): %w", err))
+	}
+	if v.Lease.At(v.Date) == lease.Held && v.Lease.Holder == fleet.LeaseHolder {
+		return refused("LeaseHeld", fmt.Sprintf("swap %s is under way; nothing is changed meanwhile", v.Lease.SwapID()))
+	}
+	return nil
+}
