@@ -122,6 +122,14 @@ func labels(spec HostSpec) []string {
 // provision puts everything on the host's disk that an installer would, before the first boot.
 func (c *Cluster) provision(ctx context.Context, h *host.Host) error {
 	spec := c.Spec.host(h.Name())
+	if c.Spec.AsInstalled {
+		if c.Binaries.Real {
+			if err := c.provisionReal(h); err != nil {
+				return err
+			}
+		}
+		return c.installed(h, spec)
+	}
 	if spec.staged() {
 		if err := c.WriteYAML(h, fleet.FileServerConf, c.serverConfig(h, spec)); err != nil {
 			return err
@@ -166,7 +174,15 @@ func (c *Cluster) provision(ctx context.Context, h *host.Host) error {
 
 // settings of the host daemon.
 func (c *Cluster) settings(h *host.Host) error {
-	join := map[string]string{}
+	settings, join := c.settingsOf(h)
+	if err := c.WriteYAML(h, fleet.FileHostConfig, settings); err != nil {
+		return err
+	}
+	return c.WriteYAML(h, fleet.FileJoinConfig, join)
+}
+
+func (c *Cluster) settingsOf(h *host.Host) (settings map[string]any, join map[string]string) {
+	join = map[string]string{}
 	var servers []string
 	for _, other := range c.Lab.Hosts() {
 		if c.Spec.host(other.Name()).eligible() {
@@ -176,7 +192,7 @@ func (c *Cluster) settings(h *host.Host) error {
 			}
 		}
 	}
-	settings := map[string]any{
+	settings = map[string]any{
 		"node":    h.Name(),
 		"servers": servers,
 	}
@@ -184,10 +200,7 @@ func (c *Cluster) settings(h *host.Host) error {
 		settings["platform"] = "docker"
 	}
 	override(settings, c.Spec.HostSettings)
-	if err := c.WriteYAML(h, fleet.FileHostConfig, settings); err != nil {
-		return err
-	}
-	return c.WriteYAML(h, fleet.FileJoinConfig, join)
+	return settings, join
 }
 
 //go:embed plain/*.service

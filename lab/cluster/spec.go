@@ -49,6 +49,9 @@ type Spec struct {
 	// WithoutRegrade makes a cluster that has never heard of regrade: units as k3s's install script writes them, each host with the
 	// one of its role enabled.
 	WithoutRegrade bool
+	// AsInstalled makes a cluster as people have one before regrade: the hosts as k3s's install script sets them up, with flags in all
+	// three places. regrade's binary is on them, and its objects in the cluster; `regrade host setup` is up to the scenario.
+	AsInstalled bool
 	// Packages of Debian on the hosts besides the usual ones.
 	Packages []string
 }
