@@ -112,6 +112,7 @@ const (
 	FileApplying    = "/run/regrade/apply-level.lock" // platform command: a run of apply_level has its lock
 	FileHostConfig  = "/etc/regrade/host.yaml"
 	FileJoinConfig  = "/etc/regrade/join.yaml"
+	FileInstalled   = "/etc/regrade/installed.json"
 	FileKubeconfig  = "/etc/rancher/k3s/fleet-role-actuator.kubeconfig"
 	FileLevelKube   = "/etc/rancher/k3s/fleet-level.kubeconfig"
 	FileHostLock    = "/var/lib/rancher/k3s/fleet-role.lock"

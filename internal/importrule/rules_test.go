@@ -61,14 +61,16 @@ var rings = map[string]ring{
 	"internal/hostd":          loop,
 	"internal/probe":          loop,
 	"internal/entrypoint":     loop,
-	"internal/provision":      loop,
 	"internal/recovery":       loop,
 	"internal/heartbeat/beat": loop,
 	"internal/alert/watch":    loop,
 	"internal/web":            loop,
 	"internal/sim":            loop,
 
-	"internal/cli": command,
+	"internal/cli":       command,
+	"internal/provision": command, // installs what the processes are, and so knows their settings
+
+	"deploy": port,
 
 	"cmd": mainRing,
 

@@ -213,7 +213,7 @@ func (h *host) noSwap(ctx context.Context) error {
 		return env.Failed(fmt.Errorf("no API server says whether a swap is under way (--local says that none is): %w", err))
 	}
 	if v.Lease.At(v.Date) == lease.Held && v.Lease.Holder == fleet.LeaseHolder {
-		return refused("LeaseHeld", fmt.Sprintf("swap %s is under way; nothing is changed meanwhile", v.Lease.SwapID()))
+		return refused(setup.CodeHeld, fmt.Sprintf("swap %s is under way; nothing is changed meanwhile", v.Lease.SwapID()))
 	}
 	return nil
 }

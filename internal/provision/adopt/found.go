@@ -33,9 +33,9 @@ const (
 	CodeFlagRole     = "FlagOfOtherRole"
 	CodeFlagValue    = "FlagWithoutValue"
 	CodeUnsupported  = "FlagUnsupported"
-	CodeNotEtcd      = "NotEtcd"
+	CodeNoVoter      = "NoVoterConfig"
 	CodeNoToken      = "NoToken"
-	CodeNoJoin       = "NoJoinURL"
+	CodeNoJoin       = "NoServerToJoin"
 	CodeFlagsChange  = "FlagsWouldChange"
 )
 

@@ -143,7 +143,7 @@ func agentOf(server k3s.Config, w Wanted) (k3s.Config, []status.Problem) {
 // serverOf makes a standby's server configuration of a voter's and of its own agent's.
 func serverOf(agent k3s.Config, w Wanted) (k3s.Config, []status.Problem) {
 	if w.Server == nil {
-		return k3s.Config{}, problem(CodeNotEtcd, "no voter's configuration is known to make a standby's of")
+		return k3s.Config{}, problem(CodeNoVoter, "no voter's configuration is known to make a standby's of")
 	}
 	c := k3s.Config{}
 	for key, values := range w.Server {

@@ -21,7 +21,7 @@ func (h Host) Carry(ctx context.Context, p Plan) ([]status.Problem, error) {
 	}
 	record := p.Record
 	record.Pending = true
-	if err := h.write(FileRecord, record.Encode(), readableMode); err != nil {
+	if err := h.write(fleet.FileInstalled, record.Encode(), readableMode); err != nil {
 		return nil, err
 	}
 	for _, f := range p.Files {
@@ -52,7 +52,7 @@ func (h Host) Carry(ctx context.Context, p Plan) ([]status.Problem, error) {
 		}
 	}
 	record.Pending = false
-	return nil, h.write(FileRecord, record.Encode(), readableMode)
+	return nil, h.write(fleet.FileInstalled, record.Encode(), readableMode)
 }
 
 func (h Host) write(path string, content []byte, mode fs.FileMode) error {
@@ -102,12 +102,12 @@ func (h Host) back(ctx context.Context, p Plan) error {
 		return fmt.Errorf("set up the host: take back: %w", err)
 	}
 	if p.First {
-		if err := atomicfile.Remove(h.at(FileRecord)); err != nil {
+		if err := atomicfile.Remove(h.at(fleet.FileInstalled)); err != nil {
 			return fmt.Errorf("set up the host: take back: %w", err)
 		}
 		return nil
 	}
-	return h.write(FileRecord, p.Before.Encode(), readableMode)
+	return h.write(fleet.FileInstalled, p.Before.Encode(), readableMode)
 }
 
 // Removal is what takes a setup off again.
@@ -131,8 +131,9 @@ var more = []string{
 	fleet.FileJoining, fleet.FileAllowJoin, fleet.FileHostLock,
 }
 
-// Reason codes of a removal.
+// Reason codes of a removal, and of both where a swap holds the Lease.
 const (
+	CodeHeld     = "LeaseHeld"
 	CodeNotSetUp = "NotSetUp"
 	CodeSwapped  = "RoleChanged"
 	CodeUnderway = "SwapUnderWay"
@@ -143,7 +144,7 @@ const (
 func MakeRemoval(s Seen, leaving, joining, lowered bool) (Removal, []status.Problem) {
 	switch {
 	case s.Record == nil:
-		return Removal{}, problem(CodeNotSetUp, "%s is missing: this host was not set up by regrade, or by hand", FileRecord)
+		return Removal{}, problem(CodeNotSetUp, "%s is missing: this host was not set up by regrade, or by hand", fleet.FileInstalled)
 	case leaving || joining:
 		return Removal{}, problem(CodeUnderway, "this host is in the middle of a swap")
 	case lowered:
@@ -170,7 +171,7 @@ func MakeRemoval(s Seen, leaving, joining, lowered bool) (Removal, []status.Prob
 		}
 	}
 	r.Delete = append(r.Delete, more...)
-	r.Delete = append(r.Delete, fleet.FileRole, FileRecord)
+	r.Delete = append(r.Delete, fleet.FileRole, fleet.FileInstalled)
 	return r, nil
 }
 

@@ -443,7 +443,7 @@ func TestWhatASetupRefusesChangesNothing(t *testing.T) {
 		"no kubeconfig":           {"a server", func(_ *host, d *setup.Desired) { d.Kubeconfig = "" }, setup.CodeNoKube},
 		"k3s in another place":    {"a server", func(_ *host, d *setup.Desired) { d.Host = with(d.Host, "k3s", "/opt/k3s") }, setup.CodeElsewhere},
 		"an agent of no interest": {"a standby", func(_ *host, d *setup.Desired) { d.Eligible = false }, setup.CodeNotNeeded},
-		"no voter to copy":        {"a standby", func(_ *host, d *setup.Desired) { d.Voter = nil }, "NotEtcd"},
+		"no voter to copy":        {"a standby", func(_ *host, d *setup.Desired) { d.Voter = nil }, "NoVoterConfig"},
 		"another's drop-in has the last word": {"a server", func(h *host, _ *setup.Desired) {
 			h.plant("etc/systemd/system/k3s.service.d/99-mine.conf", "[Service]\nExecStart=\nExecStart=/usr/local/bin/k3s server --cluster-init\n", 0o644)
 		}, setup.CodeOverridden},

@@ -87,10 +87,10 @@ func (h Host) Look(ctx context.Context) (Seen, error) {
 	if info, err := os.Stat(h.at(fileProgram)); err == nil {
 		s.Program = info.Mode().IsRegular() && info.Mode()&0o111 != 0
 	}
-	if raw, err := os.ReadFile(h.at(FileRecord)); err == nil {
+	if raw, err := os.ReadFile(h.at(fleet.FileInstalled)); err == nil {
 		var r Record
 		if err := json.Unmarshal(raw, &r); err != nil {
-			return Seen{}, fmt.Errorf("look at the host: %s: %w", FileRecord, err)
+			return Seen{}, fmt.Errorf("look at the host: %s: %w", fleet.FileInstalled, err)
 		}
 		s.Record = &r
 	} else if !errors.Is(err, fs.ErrNotExist) {

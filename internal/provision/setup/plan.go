@@ -31,6 +31,8 @@ const (
 	CodeElsewhere = "K3sElsewhere"
 	CodeProgram   = "ProgramMissing"
 	CodeNoKube    = "NoKubeconfig"
+	CodeSettings  = "HostSettings"
+	CodeConfig    = "ConfigUnreadable"
 )
 
 // File is one that shall be. Only what differs from what is there is in a plan.
@@ -69,7 +71,7 @@ func (p Plan) Empty() bool { return len(p.Files) == 0 && !p.Reload && len(p.Enab
 func Make(s Seen, d Desired) (Plan, []status.Problem) {
 	h, err := d.settings()
 	if err != nil {
-		return Plan{}, problem("HostSettings", "%v", err)
+		return Plan{}, problem(CodeSettings, "%v", err)
 	}
 	role, problems := running(s, d)
 	problems = append(problems, refusals(s, d, h)...)
@@ -78,7 +80,7 @@ func Make(s Seen, d Desired) (Plan, []status.Problem) {
 	}
 	keys, err := h.Keys()
 	if err != nil {
-		return Plan{}, problem("HostSettings", "%v", err)
+		return Plan{}, problem(CodeSettings, "%v", err)
 	}
 	labels := d.labels(keys)
 	found := adopt.Found{Unit: units[role], Commands: s.Units[role].Commands, Env: s.Units[role].Env, Files: s.Configs[role]}
@@ -87,7 +89,7 @@ func Make(s Seen, d Desired) (Plan, []status.Problem) {
 		// Its drop-ins are regrade's own: the server to join and the level of the moment.
 		own, err := k3s.ParseConfig(s.Files[configs[role]])
 		if err != nil {
-			return Plan{}, problem("ConfigUnreadable", "%s: %v", configs[role], err)
+			return Plan{}, problem(CodeConfig, "%s: %v", configs[role], err)
 		}
 		found.Files = []k3s.Config{own}
 		before = found
@@ -169,7 +171,7 @@ func (s Seen) adopted(role fleet.Role) bool { return s.Files[unitDir+units[role]
 func (s Seen) plan(d Desired, role fleet.Role, split adopt.Split, labels map[string]string) (Plan, []status.Problem) {
 	h, err := d.settings()
 	if err != nil {
-		return Plan{}, problem("HostSettings", "%v", err)
+		return Plan{}, problem(CodeSettings, "%v", err)
 	}
 	p := Plan{Wants: map[fleet.Role][]string{}}
 	if s.Role == "" {
@@ -185,11 +187,11 @@ func (s Seen) plan(d Desired, role fleet.Role, split adopt.Split, labels map[str
 	}
 	host, err := yaml.Marshal(d.Host)
 	if err != nil {
-		return Plan{}, problem("HostSettings", "%v", err)
+		return Plan{}, problem(CodeSettings, "%v", err)
 	}
 	join, err := yaml.Marshal(d.Join)
 	if err != nil {
-		return Plan{}, problem("HostSettings", "%v", err)
+		return Plan{}, problem(CodeSettings, "%v", err)
 	}
 	p.add(s, File{Path: fleet.FileHostConfig, Mode: readableMode, Content: headed(host)})
 	p.add(s, File{Path: fleet.FileJoinConfig, Mode: readableMode, Content: headed(join)})
@@ -228,7 +230,7 @@ func (s Seen) config(role fleet.Role, made k3s.Config, labels map[string]string)
 	if old != nil {
 		c, err := k3s.ParseConfig(old)
 		if err != nil {
-			return nil, problem("ConfigUnreadable", "%s: %v", configs[role], err)
+			return nil, problem(CodeConfig, "%s: %v", configs[role], err)
 		}
 		after := adopt.Labelled(c["node-label"], labels)
 		if slices.Equal(after, c["node-label"]) {
@@ -239,7 +241,7 @@ func (s Seen) config(role fleet.Role, made k3s.Config, labels map[string]string)
 	}
 	raw, err := adopt.Render(made, "k3s as "+string(role)+". Written by regrade from what this host ran with; yours from now on, but for regrade's labels.")
 	if err != nil {
-		return nil, problem("ConfigUnreadable", "%s: %v", configs[role], err)
+		return nil, problem(CodeConfig, "%s: %v", configs[role], err)
 	}
 	return raw, nil
 }

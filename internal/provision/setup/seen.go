@@ -10,7 +10,6 @@ const (
 	unitDir      = "/etc/systemd/system/"
 	dropIn       = ".d/10-regrade.conf"
 	daemonUnit   = "regrade-host.service"
-	FileRecord   = "/etc/regrade/installed.json"
 	fileProgram  = "/usr/local/bin/regrade"
 	secretMode   = 0o600
 	readableMode = 0o644
@@ -60,7 +59,7 @@ type Seen struct {
 	Record *Record
 }
 
-// Record is what a setup found, so that it can be taken back: /etc/regrade/installed.json.
+// Record is what a setup found, so that it can be taken back: fleet.FileInstalled.
 type Record struct {
 	// Role is the one that k3s ran in then.
 	Role fleet.Role `json:"role"`
