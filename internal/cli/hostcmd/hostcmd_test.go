@@ -26,6 +26,7 @@ import (
 	"github.com/exadev/regrade/internal/platform"
 	"github.com/exadev/regrade/internal/platform/platformtest"
 	"github.com/exadev/regrade/internal/platform/rolefile"
+	"github.com/exadev/regrade/internal/provision/setup"
 	"github.com/exadev/regrade/internal/status"
 	"github.com/exadev/regrade/internal/swap"
 )
@@ -57,6 +58,7 @@ type rig struct {
 	errs    bytes.Buffer
 
 	memory level.Reading
+	units  *units
 	silent []string // voters that do not answer
 }
 
@@ -129,6 +131,7 @@ func (r *rig) run(args ...string) int {
 		Etcd:     func(settings.Host, string) hostd.Etcd { return etcd{r} },
 		Ways:     func(settings.Host, string, platform.Host) hostd.Ways { return r },
 		PeerPort: func(context.Context) bool { return r.peer },
+		Systemd:  func() setup.Manager { return r.units },
 		Wait: func(ctx context.Context, d time.Duration) error {
 			r.now = r.now.Add(d)
 			r.waited += d
