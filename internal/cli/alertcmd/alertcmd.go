@@ -93,7 +93,7 @@ Addresses and tokens come from variables or files, never from arguments.`,
 	}
 	fs := cmd.Flags()
 	c.cluster.Flags(fs)
-	c.shown.Flags(fs)
+	c.shown.Flags(fs, ":9464")
 	c.settings.Flags(fs, "")
 	c.secrets.flags(fs)
 	fs.BoolVar(&c.check, "check", false, "look once and print what would be told")

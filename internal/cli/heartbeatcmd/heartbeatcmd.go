@@ -90,7 +90,7 @@ arguments.`,
 	}
 	fs := cmd.Flags()
 	c.cluster.Flags(fs)
-	c.shown.Flags(fs)
+	c.shown.Flags(fs, ":9464")
 	c.settings.Flags(fs, "")
 	c.secrets.flags(fs)
 	fs.StringVar(&c.prefix, "label-prefix", fleet.DefaultPrefix, "prefix of regrade's labels, annotations and taint")

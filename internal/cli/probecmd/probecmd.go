@@ -1,7 +1,7 @@
 package probecmd
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/exadev/regrade/internal/cli/env"
+	"github.com/exadev/regrade/internal/cli/reach"
 	"github.com/exadev/regrade/internal/fitness"
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/kube"
@@ -18,6 +19,7 @@ import (
 	"github.com/exadev/regrade/internal/obs"
 	"github.com/exadev/regrade/internal/probe"
 	"github.com/exadev/regrade/internal/probe/sensor"
+	"github.com/exadev/regrade/internal/web"
 )
 
 // Deps are what the commands are made with; tests put fakes here.
@@ -51,9 +53,10 @@ type command struct {
 	sensing Sensing
 	root    string
 
-	node, kubeconfig, context, servers, namespace, prefix string
-	period                                                time.Duration
-	format, level, metrics                                string
+	cluster      reach.Cluster
+	shown        reach.Shown
+	node, prefix string
+	period       time.Duration
 }
 
 // New makes `regrade probe`.
@@ -78,22 +81,12 @@ A host that is neither voter nor eligible records nothing.`,
 	fs := cmd.Flags()
 	fs.StringVar(&c.node, "node", "", "this host's Node; the DaemonSet gives it")
 	env.Bind(fs, "node", "FLEET_ROLE_NODE")
-	fs.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig file; default: the pod's service account, else what kubectl takes")
-	fs.StringVar(&c.context, "context", "", "context in the kubeconfig")
-	fs.StringVar(&c.servers, "servers", "", "API servers to try in this order, comma-separated, in place of the configured one")
-	env.Bind(fs, "servers", "FLEET_ROLE_API_SERVERS")
-	fs.StringVar(&c.namespace, "namespace", fleet.DefaultNamespace, "namespace of regrade's own objects")
-	env.Bind(fs, "namespace", "FLEET_ROLE_NAMESPACE")
+	c.cluster.Flags(fs)
 	fs.StringVar(&c.prefix, "label-prefix", fleet.DefaultPrefix, "prefix of regrade's labels, annotations and taint")
 	env.Bind(fs, "label-prefix", "FLEET_ROLE_LABEL_PREFIX")
 	fs.Var(env.Seconds{Value: &c.period, Min: time.Second, Max: maxPeriod}, "period", "time between two samples")
 	env.Bind(fs, "period", "FLEET_ROLE_PERIOD_SECONDS")
-	fs.StringVar(&c.metrics, "metrics-address", "", "serve /metrics, /healthz and /readyz here, such as :9465; empty for not at all")
-	env.Bind(fs, "metrics-address", "FLEET_ROLE_METRICS_ADDRESS")
-	fs.StringVar(&c.format, "log-format", "text", "text or json")
-	env.Bind(fs, "log-format", "FLEET_ROLE_LOG_FORMAT")
-	fs.StringVar(&c.level, "log-level", "info", "debug, info, warn or error")
-	env.Bind(fs, "log-level", "FLEET_ROLE_LOG_LEVEL")
+	c.shown.Flags(fs, ":9465")
 	cmd.AddCommand(c.check())
 	return cmd
 }
@@ -126,20 +119,19 @@ func (c *command) run(cmd *cobra.Command) error {
 	if err != nil {
 		return env.Usage("%v", err)
 	}
-	switch {
-	case c.node == "":
+	if c.node == "" {
 		return env.Usage("--node, or FLEET_ROLE_NODE, must name this host's Node")
 	}
-	if err := errors.Join(fleet.CheckName(c.node), fleet.CheckNamespace(c.namespace)); err != nil {
+	if err := fleet.CheckName(c.node); err != nil {
 		return env.Usage("%v", err)
 	}
-	servers, err := kube.ParseServers(c.servers)
+	access, err := c.cluster.Access("regrade-probe/" + c.d.Version)
 	if err != nil {
-		return env.Usage("%v", err)
+		return err
 	}
-	log, err := obs.NewLogger(c.e.Err, c.format, c.level)
+	log, err := c.shown.Logger(c.e.Err)
 	if err != nil {
-		return env.Usage("%v", err)
+		return err
 	}
 	id, err := bootID(c.root)
 	if err != nil {
@@ -150,17 +142,19 @@ func (c *command) run(cmd *cobra.Command) error {
 		return env.Failed(fmt.Errorf("root: %w", err))
 	}
 	defer func() { _ = root.Close() }()
-	l, err := c.listen()
+	// An address in use ends the probe, as it ends the controller, though it is one of
+	// the host's own and a stranger may hold it. The kubelet asks there whether the
+	// probe lives: the stranger's answers would end it again and again, and its
+	// readings would be scraped as the probe's. So it ends at once and says why. A host
+	// that nobody measures is unknown, and an unknown host is never swapped.
+	l, err := c.shown.Listen()
 	if err != nil {
-		return env.Failed(err)
+		return err
 	}
 	if l != nil {
 		defer func() { _ = l.Close() }()
 	}
-	cluster, err := c.d.Connect(
-		kube.Access{Kubeconfig: c.kubeconfig, Context: c.context, Servers: servers, UserAgent: "regrade-probe/" + c.d.Version},
-		kube.ProbeOptions{Node: c.node, Namespace: c.namespace, Keys: keys},
-	)
+	cluster, err := c.d.Connect(access, kube.ProbeOptions{Node: c.node, Namespace: c.cluster.Namespace, Keys: keys})
 	if err != nil {
 		return env.Failed(err)
 	}
@@ -176,9 +170,23 @@ func (c *command) run(cmd *cobra.Command) error {
 	})
 	log.Info("probe started", "version", c.d.Version, obs.Node, c.node, "period", c.period.String(), "window", c.sensing.Window)
 	go lean.Stay(cmd.Context(), c.period, log)
-	if l != nil {
-		return c.watched(cmd.Context(), p, cluster, l)
+	var requests func() int64
+	if r, ok := cluster.(interface{ Requests() int64 }); ok {
+		requests = r.Requests
 	}
-	p.Run(cmd.Context(), nil)
-	return nil
+	shown := web.NewProbe(c.d.Version, c.node, long(c.period), requests, time.Now)
+	return reach.Watched(cmd.Context(), l, shown.Pages(), func(ctx context.Context) {
+		p.Run(ctx, func(t probe.Turn) { shown.Passed(web.ProbePass(t)) })
+	})
+}
+
+// requestsOfAPass is how many requests a pass makes at most, each with its own
+// bound: two lists of Nodes, the entry read and written, the heartbeat made and
+// written.
+const requestsOfAPass = 6
+
+// long is how long a process that measures may be without a pass: three periods,
+// and what a pass takes when nothing answers.
+func long(period time.Duration) time.Duration {
+	return 3*period + requestsOfAPass*kube.RequestTimeout + probe.Bound(period)
 }

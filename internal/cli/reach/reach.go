@@ -46,9 +46,9 @@ func (c *Cluster) Access(agent string) (kube.Access, error) {
 // Shown are the settings of what a process logs, and serves of itself.
 type Shown struct{ format, level, metrics string }
 
-// Flags adds them.
-func (s *Shown) Flags(fs *pflag.FlagSet) {
-	fs.StringVar(&s.metrics, "metrics-address", "", "serve /metrics, /healthz and /readyz here, such as :9464; empty for not at all")
+// Flags adds them; example is an address that is free on most hosts.
+func (s *Shown) Flags(fs *pflag.FlagSet, example string) {
+	fs.StringVar(&s.metrics, "metrics-address", "", "serve /metrics, /healthz and /readyz here, such as "+example+"; empty for not at all")
 	env.Bind(fs, "metrics-address", "FLEET_ROLE_METRICS_ADDRESS")
 	fs.StringVar(&s.format, "log-format", "text", "text or json")
 	env.Bind(fs, "log-format", "FLEET_ROLE_LOG_FORMAT")

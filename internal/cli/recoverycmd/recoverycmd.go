@@ -3,21 +3,19 @@ package recoverycmd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/exadev/regrade/internal/cli/env"
+	"github.com/exadev/regrade/internal/cli/reach"
 	"github.com/exadev/regrade/internal/execute"
 	"github.com/exadev/regrade/internal/fitness"
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/kube"
 	"github.com/exadev/regrade/internal/lean"
-	"github.com/exadev/regrade/internal/obs"
 	"github.com/exadev/regrade/internal/recover"
 	"github.com/exadev/regrade/internal/recovery"
 	"github.com/exadev/regrade/internal/web"
@@ -52,9 +50,10 @@ type command struct {
 	d Deps
 	s Settings
 
-	self, kubeconfig, context, servers, namespace, prefix string
-	format, level, metrics                                string
-	period                                                time.Duration
+	cluster      reach.Cluster
+	shown        reach.Shown
+	self, prefix string
+	period       time.Duration
 }
 
 // New makes `regrade recovery`.
@@ -81,23 +80,12 @@ any more; one that it refuses is an answer.`,
 	c.s.Flags(fs, "")
 	fs.StringVar(&c.self, "self-node", "", "the Node that this process runs on, which it never taints; the Deployment gives it")
 	env.Bind(fs, "self-node", "NODE_RECOVERY_SELF_NODE")
-	fs.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig file; default: the pod's service account, else what kubectl takes")
-	fs.StringVar(&c.context, "context", "", "context in the kubeconfig")
-	fs.StringVar(&c.servers, "servers", "", "API servers to try in this order, comma-separated, in place of the configured one")
-	env.Bind(fs, "servers", "FLEET_ROLE_API_SERVERS")
-	fs.StringVar(&c.namespace, "namespace", fleet.DefaultNamespace, "namespace of regrade's own objects")
-	env.Bind(fs, "namespace", "FLEET_ROLE_NAMESPACE")
+	c.cluster.Flags(fs)
 	fs.StringVar(&c.prefix, "label-prefix", fleet.DefaultPrefix, "prefix of regrade's labels, annotations and taint")
 	env.Bind(fs, "label-prefix", "FLEET_ROLE_LABEL_PREFIX")
 	fs.Var(env.Seconds{Value: &c.period, Min: time.Second, Max: time.Hour}, "period", "period of the fleet's probes and host daemons: one that was heard of within four is alive")
 	env.Bind(fs, "period", "FLEET_ROLE_PERIOD_SECONDS")
-	own := cmd.Flags()
-	own.StringVar(&c.metrics, "metrics-address", "", "serve /metrics, /healthz and /readyz here, such as :9466; empty for not at all")
-	env.Bind(own, "metrics-address", "FLEET_ROLE_METRICS_ADDRESS")
-	own.StringVar(&c.format, "log-format", "text", "text or json")
-	env.Bind(own, "log-format", "FLEET_ROLE_LOG_FORMAT")
-	own.StringVar(&c.level, "log-level", "info", "debug, info, warn or error")
-	env.Bind(own, "log-level", "FLEET_ROLE_LOG_LEVEL")
+	c.shown.Flags(cmd.Flags(), ":9466")
 	cmd.AddCommand(c.status())
 	return cmd
 }
@@ -128,15 +116,12 @@ func (c *command) read(cmd *cobra.Command) (p recover.Policy, access kube.Access
 			return p, access, env.Usage("%s: %v", name(cmd, "self-node"), err)
 		}
 	}
-	if err := fleet.CheckNamespace(c.namespace); err != nil {
-		return p, access, env.Usage("%v", err)
+	if access, err = c.cluster.Access("regrade-recovery/" + c.d.Version); err != nil {
+		return p, access, err
 	}
-	servers, err := kube.ParseServers(c.servers)
-	if err != nil {
-		return p, access, env.Usage("%v", err)
-	}
+	access.Plain = true
 	p.Self, p.Period = c.self, c.period
-	return p, kube.Access{Kubeconfig: c.kubeconfig, Context: c.context, Servers: servers, UserAgent: "regrade-recovery/" + c.d.Version, Plain: true}, nil
+	return p, access, nil
 }
 
 func (c *command) run(cmd *cobra.Command) error {
@@ -144,18 +129,18 @@ func (c *command) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	log, err := obs.NewLogger(c.e.Err, c.format, c.level)
+	log, err := c.shown.Logger(c.e.Err)
 	if err != nil {
-		return env.Usage("%v", err)
+		return err
 	}
-	var l net.Listener
-	if c.metrics != "" {
-		if l, err = web.Listen(c.metrics); err != nil {
-			return env.Failed(err)
-		}
+	l, err := c.shown.Listen()
+	if err != nil {
+		return err
+	}
+	if l != nil {
 		defer func() { _ = l.Close() }()
 	}
-	cluster, err := c.d.Connect(access, c.namespace, p.Marks())
+	cluster, err := c.d.Connect(access, c.cluster.Namespace, p.Marks())
 	if err != nil {
 		return env.Failed(err)
 	}
@@ -166,35 +151,15 @@ func (c *command) run(cmd *cobra.Command) error {
 		log.Warn("the own node is not known, so that nothing keeps it from being tainted", slog.String("setting", "NODE_RECOVERY_SELF_NODE"))
 	}
 	go lean.Stay(cmd.Context(), c.s.poll, log)
-	if l == nil {
-		r.Run(cmd.Context(), nil)
-		return nil
-	}
-	return c.watched(cmd.Context(), r, cluster, l)
-}
-
-// watched runs a recovery that shows what it does at l, and ends when that cannot be
-// served.
-func (c *command) watched(ctx context.Context, r *recovery.Recovery, cluster recovery.Cluster, l net.Listener) error {
 	var requests func() int64
 	if q, ok := cluster.(interface{ Requests() int64 }); ok {
 		requests = q.Requests
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	// A pass reads five times at most and writes some, each with its own bound.
 	shown := web.NewRecovery(c.d.Version, 3*c.s.poll+2*time.Minute, requests, time.Now)
-	served := make(chan error, 1)
-	go func() {
-		served <- web.Serve(ctx, l, shown.Pages())
-		cancel()
-	}()
-	r.Run(ctx, func(t recovery.Turn) { shown.Passed(pass(t)) })
-	cancel()
-	if err := <-served; err != nil {
-		return env.Failed(fmt.Errorf("recovery: %w", err))
-	}
-	return nil
+	return reach.Watched(cmd.Context(), l, shown.Pages(), func(ctx context.Context) {
+		r.Run(ctx, func(t recovery.Turn) { shown.Passed(pass(t)) })
+	})
 }
 
 // pass is a turn as the metrics take it.

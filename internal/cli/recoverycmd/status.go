@@ -58,7 +58,7 @@ once it was seen to go on.`,
 			if format != "text" && format != "json" {
 				return env.Usage("output %q: want text or json", format)
 			}
-			cluster, err := c.d.Connect(access, c.namespace, p.Marks())
+			cluster, err := c.d.Connect(access, c.cluster.Namespace, p.Marks())
 			if err != nil {
 				return env.Failed(err)
 			}
