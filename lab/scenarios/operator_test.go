@@ -89,6 +89,9 @@ func Test_operator_at_work(t *testing.T) {
 	s.ask(out, in)
 	s.awaitState("promote")
 	s.awaitFile(in, fleet.FileJoining)
+	// A kubelet that runs on does not register the Node of which it was deprived: only after the agent's end is
+	// it regrade's to see the host come back.
+	s.must(s.AwaitUnit(ctx, soon, s.Host(in), cluster.AgentUnit, "inactive"))
 	s.must(s.api().CoreV1().Nodes().Delete(ctx, in, deletions))
 	delete(s.uids, in)
 	last := s.ended(out, in)
