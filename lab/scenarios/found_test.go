@@ -22,7 +22,11 @@ func Test_newcomer_without_room(t *testing.T) {
 	s, out, in := troubled(t, "FLEET_ROLE_OPERATION_TIMEOUT_SECONDS=300")
 	const roles = "/etc/github-runner"
 	disks := s.smallDisks(in, roles)
-	s.ask(out, in)
+	// Its daemon was started anew, and is refused until it has judged itself.
+	s.eventually(soon, "the swap to be accepted", func(ctx context.Context) (bool, string) {
+		o, err := s.CLI(ctx, "swap", out, in)
+		return err == nil && o.Code == fleet.ExitDone, fmt.Sprintf("exit %d: %s%s %v", o.Code, o.Stdout, o.Stderr, err)
+	})
 	s.awaitFile(in, fleet.FileJoining)
 	disks.fill(roles)
 	s.waitsForReason(swap.CodeWrongRole)
