@@ -434,14 +434,21 @@ func TestWhatASetupRefusesChangesNothing(t *testing.T) {
 			h.plant("etc/systemd/system/k3s-agent.service", "[Service]\nExecStart=/usr/local/bin/k3s agent\n", 0o644)
 			h.bus.active["k3s-agent.service"] = true
 		}, setup.CodeTwoK3s},
-		"no k3s runs":             {"a server", func(h *host, _ *setup.Desired) { delete(h.bus.active, "k3s.service") }, setup.CodeNoK3s},
-		"another role":            {"a server", func(_ *host, d *setup.Desired) { d.Role = fleet.RoleAgent }, setup.CodeRole},
-		"another recorded role":   {"a server", func(h *host, _ *setup.Desired) { h.plant(fleet.FileRole, "agent\n", 0o644) }, setup.CodeRole},
-		"no datastore":            {"a server", func(h *host, _ *setup.Desired) { _ = os.RemoveAll(filepath.Join(h.Root, "var/lib/rancher/k3s/server")) }, setup.CodeNotEtcd},
-		"a file in the way":       {"a server", func(h *host, _ *setup.Desired) { h.plant(fleet.FileServerConf, "token: mine\n", 0o600) }, setup.CodeInTheWay},
-		"no program":              {"a server", func(h *host, _ *setup.Desired) { _ = os.Remove(filepath.Join(h.Root, "usr/local/bin/regrade")) }, setup.CodeProgram},
-		"no kubeconfig":           {"a server", func(_ *host, d *setup.Desired) { d.Kubeconfig = "" }, setup.CodeNoKube},
-		"k3s in another place":    {"a server", func(_ *host, d *setup.Desired) { d.Host = with(d.Host, "k3s", "/opt/k3s") }, setup.CodeElsewhere},
+		"no k3s runs":           {"a server", func(h *host, _ *setup.Desired) { delete(h.bus.active, "k3s.service") }, setup.CodeNoK3s},
+		"another role":          {"a server", func(_ *host, d *setup.Desired) { d.Role = fleet.RoleAgent }, setup.CodeRole},
+		"another recorded role": {"a server", func(h *host, _ *setup.Desired) { h.plant(fleet.FileRole, "agent\n", 0o644) }, setup.CodeRole},
+		"no datastore":          {"a server", func(h *host, _ *setup.Desired) { _ = os.RemoveAll(filepath.Join(h.Root, "var/lib/rancher/k3s/server")) }, setup.CodeNotEtcd},
+		"a file in the way":     {"a server", func(h *host, _ *setup.Desired) { h.plant(fleet.FileServerConf, "token: mine\n", 0o600) }, setup.CodeInTheWay},
+		"no program":            {"a server", func(h *host, _ *setup.Desired) { _ = os.Remove(filepath.Join(h.Root, "usr/local/bin/regrade")) }, setup.CodeProgram},
+		"no kubeconfig":         {"a server", func(_ *host, d *setup.Desired) { d.Kubeconfig = "" }, setup.CodeNoKube},
+		"k3s in another place":  {"a server", func(_ *host, d *setup.Desired) { d.Host = with(d.Host, "k3s", "/opt/k3s") }, setup.CodeElsewhere},
+		"another configuration file by a variable": {"a server", func(h *host, _ *setup.Desired) {
+			h.plant("etc/default/k3s", "K3S_CONFIG_FILE=/etc/k3s.yaml\n", 0o644)
+		}, setup.CodeElsewhere},
+		"one for the other role": {"a server", func(h *host, _ *setup.Desired) {
+			h.plant("etc/systemd/system/k3s-agent.service", "[Service]\nEnvironmentFile=-/etc/default/%N\nExecStart=/usr/local/bin/k3s agent\n", 0o644)
+			h.plant("etc/default/k3s-agent", "K3S_CONFIG_FILE=/etc/k3s.yaml\n", 0o644)
+		}, setup.CodeElsewhere},
 		"an agent of no interest": {"a standby", func(_ *host, d *setup.Desired) { d.Eligible = false }, setup.CodeNotNeeded},
 		"no voter to copy":        {"a standby", func(_ *host, d *setup.Desired) { d.Voter = nil }, "NoVoterConfig"},
 		"another's drop-in has the last word": {"a server", func(h *host, _ *setup.Desired) {

@@ -130,13 +130,12 @@ func (h Host) unit(ctx context.Context, name string) (Unit, error) {
 	return u, nil
 }
 
+const envConfigFile = "K3S_CONFIG_FILE"
+
 // configs are the files that k3s merges for a unit: the one that its command or its
 // environment names, else the common one, and the drop-ins beside it.
 func (h Host) configs(u Unit) ([]k3s.Config, error) {
 	path := "/etc/rancher/k3s/config.yaml"
-	if v := u.Env["K3S_CONFIG_FILE"]; v != "" {
-		path = v
-	}
 	for _, argv := range u.Commands {
 		for i, word := range argv {
 			for _, flag := range []string{"--config", "-config", "-c", "--c"} {
@@ -148,6 +147,10 @@ func (h Host) configs(u Unit) ([]k3s.Config, error) {
 				}
 			}
 		}
+	}
+	// The variable wins over the flag (k3s-facts §1.2).
+	if v := u.Env[envConfigFile]; v != "" {
+		path = v
 	}
 	return k3s.Disk{Root: h.Root}.ReadConfigs(path)
 }

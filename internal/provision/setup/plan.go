@@ -152,6 +152,10 @@ func refusals(s Seen, d Desired, h settings.Host) []status.Problem {
 		if c := s.Units[role].Commands; len(c) == 1 && len(c[0]) > 0 && c[0][0] != h.K3s {
 			out = append(out, problem(CodeElsewhere, "%s starts %s; write k3s: %s into the host's settings", units[role], c[0][0], c[0][0])...)
 		}
+		// The variable would win over the file that a role is given (k3s-facts §1.2).
+		if v := s.Units[role].Env[envConfigFile]; v != "" {
+			out = append(out, problem(CodeElsewhere, "%s in the environment of %s names %s; take it away, and put the file's content into /etc/rancher/k3s/config.yaml", envConfigFile, units[role], v)...)
+		}
 		if s.Files[configs[role]] != nil && s.Record == nil && !s.adopted(role) {
 			out = append(out, problem(CodeInTheWay, "%s is there and is not regrade's; move it away", configs[role])...)
 		}
