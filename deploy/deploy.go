@@ -1,16 +1,19 @@
 // Package deploy holds the shipped unit files for the commands that install them.
 package deploy
 
-import "embed"
+import (
+	"embed"
+	"fmt"
+)
 
 //go:embed units
 var units embed.FS
 
-// Unit is a shipped unit by its name. It panics on a name that is not shipped.
-func Unit(name string) []byte {
+// Unit is a shipped unit by its name.
+func Unit(name string) ([]byte, error) {
 	raw, err := units.ReadFile("units/" + name)
 	if err != nil {
-		panic(err)
+		return nil, fmt.Errorf("unit %s: %w", name, err)
 	}
-	return raw
+	return raw, nil
 }

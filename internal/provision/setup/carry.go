@@ -21,7 +21,7 @@ func (h Host) Carry(ctx context.Context, p Plan) ([]status.Problem, error) {
 	}
 	record := p.Record
 	record.Pending = true
-	if err := h.write(fleet.FileInstalled, record.Encode(), readableMode); err != nil {
+	if err := h.note(record); err != nil {
 		return nil, err
 	}
 	for _, f := range p.Files {
@@ -52,7 +52,15 @@ func (h Host) Carry(ctx context.Context, p Plan) ([]status.Problem, error) {
 		}
 	}
 	record.Pending = false
-	return nil, h.write(fleet.FileInstalled, record.Encode(), readableMode)
+	return nil, h.note(record)
+}
+
+func (h Host) note(r Record) error {
+	raw, err := r.Encode()
+	if err != nil {
+		return fmt.Errorf("set up the host: %w", err)
+	}
+	return h.write(fleet.FileInstalled, raw, readableMode)
 }
 
 func (h Host) write(path string, content []byte, mode fs.FileMode) error {
@@ -107,7 +115,7 @@ func (h Host) back(ctx context.Context, p Plan) error {
 		}
 		return nil
 	}
-	return h.write(fleet.FileInstalled, p.Before.Encode(), readableMode)
+	return h.note(p.Before)
 }
 
 // Removal is what takes a setup off again.

@@ -205,7 +205,11 @@ func (s Seen) plan(d Desired, role fleet.Role, split adopt.Split, labels map[str
 	daemon := len(p.Files)
 	for _, r := range roles {
 		if !s.Units[r].Loaded || slices.Contains(s.created(), unitDir+units[r]) {
-			p.add(s, File{Path: unitDir + units[r], Mode: readableMode, Content: unitFile(r, h.K3s)})
+			content, err := unitFile(r, h.K3s)
+			if err != nil {
+				return Plan{}, problem(CodeSettings, "%v", err)
+			}
+			p.add(s, File{Path: unitDir + units[r], Mode: readableMode, Content: content})
 		}
 		p.add(s, File{Path: unitDir + units[r] + dropIn, Mode: readableMode, Content: dropInFile(r, h.K3s)})
 		p.Wants[r] = []string{h.K3s, string(r), "--config", configs[r]}
@@ -213,7 +217,11 @@ func (s Seen) plan(d Desired, role fleet.Role, split adopt.Split, labels map[str
 			p.Enable = append(p.Enable, units[r])
 		}
 	}
-	p.add(s, File{Path: unitDir + daemonUnit, Mode: readableMode, Content: deploy.Unit(daemonUnit)})
+	unit, err := deploy.Unit(daemonUnit)
+	if err != nil {
+		return Plan{}, problem(CodeSettings, "%v", err)
+	}
+	p.add(s, File{Path: unitDir + daemonUnit, Mode: readableMode, Content: unit})
 	// systemd may not have read what an interrupted setup wrote.
 	p.Reload = len(p.Files) > daemon || !s.Daemon.Loaded || slices.ContainsFunc(roles, func(r fleet.Role) bool { return !same(s.Units[r], p.Wants[r]) })
 	if !s.Daemon.Enabled {
@@ -292,19 +300,23 @@ func (s Seen) record(role fleet.Role, files []File) Record {
 }
 
 // Encode is the record's file.
-func (r Record) Encode() []byte {
+func (r Record) Encode() ([]byte, error) {
 	raw, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
-		panic(err) // strings alone
+		return nil, fmt.Errorf("what was found: %w", err)
 	}
-	return append(raw, '\n')
+	return append(raw, '\n'), nil
 }
 
 // unitFile is k3s's unit of a role without our additions, which the drop-in has: the
 // install script may write the unit anew at any time.
-func unitFile(role fleet.Role, program string) []byte {
+func unitFile(role fleet.Role, program string) ([]byte, error) {
+	shipped, err := deploy.Unit(units[role])
+	if err != nil {
+		return nil, err
+	}
 	var out []string
-	for line := range strings.SplitSeq(string(deploy.Unit(units[role])), "\n") {
+	for line := range strings.SplitSeq(string(shipped), "\n") {
 		switch {
 		case strings.HasPrefix(line, "#"), strings.HasPrefix(line, "ExecCondition="):
 		case strings.HasPrefix(line, "ExecStart="):
@@ -313,7 +325,7 @@ func unitFile(role fleet.Role, program string) []byte {
 			out = append(out, line)
 		}
 	}
-	return []byte("# Written by regrade, as k3s's install script would.\n" + strings.Join(out, "\n"))
+	return []byte("# Written by regrade, as k3s's install script would.\n" + strings.Join(out, "\n")), nil
 }
 
 func dropInFile(role fleet.Role, program string) []byte {
