@@ -60,7 +60,7 @@ func documents() map[string]any {
 	}
 	return map[string]any{
 		"fleet-health": heartbeat.Document{
-			Protocol: heartbeat.Protocol, At: at, Healthy: true, Reasons: []string{"etcd has 4 voters, 3 are wanted"}, Unread: []string{"status"}, More: 2,
+			Protocol: heartbeat.Protocol, At: at, Interval: 60, Healthy: true, Reasons: []string{"etcd has 4 voters, 3 are wanted"}, Unread: []string{"status"}, More: 2,
 			Checks:       []heartbeat.Check{{Name: "voters", OK: true, Reason: "etcd has 4 voters, 3 are wanted", Since: at}},
 			NodePressure: []heartbeat.Pressure{{Node: "n1", Conditions: []string{"DiskPressure"}}},
 			NotReady:     []heartbeat.NotReady{{Name: "n1", Role: fleet.RoleServer, Since: at, Level: fleet.LevelEtcdOnly, RoleSwap: true, Voter: true}},
