@@ -46,6 +46,12 @@ func (h Host) Carry(ctx context.Context, p Plan) ([]status.Problem, error) {
 			return nil, fmt.Errorf("set up the host: %w", err)
 		}
 	}
+	if len(p.Enable) > 0 {
+		// systemd says of a unit what it knew before, until it reads the files again.
+		if err := h.Systemd.Reload(ctx); err != nil {
+			return nil, fmt.Errorf("set up the host: %w", err)
+		}
+	}
 	if p.Restart {
 		if err := h.Systemd.Restart(ctx, daemonUnit); err != nil {
 			return nil, fmt.Errorf("set up the host: %w", err)

@@ -19,13 +19,15 @@ import (
 )
 
 // bus is a systemd that reads unit files below a root when it is told to, as the real
-// one does: drop-ins by name, an empty assignment begins a list anew.
+// one does: drop-ins by name, an empty assignment begins a list anew. Nor does it say before
+// that what was enabled.
 type bus struct {
 	t       *testing.T
 	root    string
 	read    map[string]setup.Service
 	active  map[string]bool
 	enabled map[string]bool
+	said    map[string]bool // what was enabled when it read its units last
 	calls   []string
 	// fail is the call that ends in an error, the first being 1; zero for none.
 	fail int
@@ -45,7 +47,7 @@ func (b *bus) Reload(context.Context) error {
 	if err := b.called("reload"); err != nil {
 		return err
 	}
-	b.read = map[string]setup.Service{}
+	b.read, b.said = map[string]setup.Service{}, maps.Clone(b.enabled)
 	for _, name := range []string{"k3s.service", "k3s-agent.service", "regrade-host.service"} {
 		b.read[name] = b.parse(name)
 	}
@@ -88,18 +90,18 @@ func (b *bus) parse(name string) setup.Service {
 
 func (b *bus) Service(_ context.Context, name string) (setup.Service, error) {
 	if b.read == nil {
-		if err := (&bus{t: b.t, root: b.root}).fill(b); err != nil {
+		if err := (&bus{t: b.t, root: b.root, enabled: b.enabled}).fill(b); err != nil {
 			return setup.Service{}, err
 		}
 	}
 	s := b.read[name]
-	s.Active, s.Enabled = b.active[name], b.enabled[name]
+	s.Active, s.Enabled = b.active[name], b.said[name]
 	return s, nil
 }
 
 func (b *bus) fill(to *bus) error {
 	err := b.Reload(context.Background())
-	to.read = b.read
+	to.read, to.said = b.read, b.said
 	return err
 }
 
