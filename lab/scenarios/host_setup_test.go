@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -55,15 +56,12 @@ func Test_host_setup(t *testing.T) {
 	}
 
 	s := beginOn(t, c, []string{}, "n2", "n3")
-	for _, name := range []string{"n1", "n2"} {
-		s.restarted(name)
-		want := args[name]
-		want["config"] = []string{fleet.FileServerConf}
-		want["node-label"] = append(withoutOurs(want["node-label"]), keys.Eligible()+"=true", keys.Pinned()+"=false")
-		if diff := cmp.Diff(want, s.args(name)); diff != "" {
-			t.Errorf("k3s of %s runs with other flags (-before +now):\n%s", name, diff)
-		}
-		args[name] = s.args(name)
+	s.restarted("n1")
+	want := maps.Clone(args["n1"])
+	want["config"] = []string{fleet.FileServerConf}
+	want["node-label"] = append(withoutOurs(want["node-label"]), keys.Eligible()+"=true", keys.Pinned()+"=false")
+	if diff := cmp.Diff(want, s.args("n1")); diff != "" {
+		t.Errorf("k3s of n1 runs with other flags (-before +now):\n%s", diff)
 	}
 	s.mustSwap("n1", "n4")
 	s.checkAgent("n1")
@@ -72,6 +70,8 @@ func Test_host_setup(t *testing.T) {
 	}
 	s.mustSwap("n4", "n1")
 	s.checkAgent("n4")
+
+	s.checkWrites()
 
 	s.must(s.controller.Stop())
 	for _, name := range all {
@@ -82,9 +82,14 @@ func Test_host_setup(t *testing.T) {
 			t.Errorf("%s is not as it was found (-before +after):\n%s", name, diff)
 		}
 		s.restarted(name)
+		if name == "n4" {
+			continue // an agent's flags are written down at its own time
+		}
+		if diff := cmp.Diff(args[name], s.args(name)); diff != "" {
+			t.Errorf("k3s of %s runs with other flags than before regrade (-before +after):\n%s", name, diff)
+		}
 	}
 	s.must(s.AwaitVoters(ctx, soon, "n1", "n2", "n3"))
-	s.checkWrites()
 }
 
 // setting is every file with which a person or regrade sets a host up: mode, sum, links. k3s's own kubeconfig is
