@@ -196,6 +196,21 @@ func TestALostVoterThatComesBackRaisesNothingElse(t *testing.T) {
 	s.want("alert no_tolerance")
 }
 
+// Who was told that there is no tolerance is not told that this is over while there is none,
+// though the alert of a server says it by now, or that of an even count.
+func TestNoToleranceIsOverWhenThereIsSome(t *testing.T) { // rule 24, R-F-08
+	silent := func(d *heartbeat.Document) {
+		d.Voters.Up, d.Voters.Tolerance, d.Voters.NoToleranceSince = 2, 0, start
+	}
+	s := newStory(t)
+	s.minutes(40, silent)
+	s.want("alert no_tolerance")
+	s.minutes(40, lost("n2", s.at))
+	s.want("alert server_not_ready n2")
+	s.minutes(1, nil)
+	s.want("recovery no_tolerance", "recovery server_not_ready n2")
+}
+
 func TestAServerHeldAtALevelIsNoLoss(t *testing.T) { // R-K-12, R-X-09, R-N-08
 	s := newStory(t)
 	s.minutes(60, func(d *heartbeat.Document) {

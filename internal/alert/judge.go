@@ -30,6 +30,7 @@ const DefaultAfter = 900 * time.Second
 type Judgement struct {
 	Due   []Condition // for longer than the window
 	Early []Condition // there, and not yet for so long
+	Said  []Condition // there, and another condition says it: nobody is told of it anew, nor that it is over
 	// held says of which the document tells nothing: they stay as they are.
 	held func(Condition) bool
 }
@@ -167,6 +168,7 @@ func (w *weigher) tolerance() {
 	case v == nil, v.NoToleranceSince.IsZero(), v.Target == 1:
 		return
 	case v.Up < v.Count && w.lost >= v.Count-v.Up, v.Up == v.Count && v.Count%2 == 0:
+		w.j.Said = append(w.j.Said, Condition{Kind: NoTolerance})
 		return
 	}
 	c := Condition{

@@ -121,7 +121,7 @@ func Step(s State, g Sight, r Rules) State {
 		}
 	}
 	for _, a := range slices.Clone(s.Active) {
-		if a.Kind != HeartbeatStale && !slices.ContainsFunc(j.Due, a.same) && !slices.ContainsFunc(j.Early, a.same) && !j.Held(a) {
+		if a.Kind != HeartbeatStale && !slices.ContainsFunc(j.Due, a.same) && !slices.ContainsFunc(j.Early, a.same) && !slices.ContainsFunc(j.Said, a.same) && !j.Held(a) {
 			s.end(a, g.Document.At, r)
 		}
 	}
