@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"os"
 	"slices"
 	"strings"
 
@@ -130,13 +131,16 @@ type Removal struct {
 	Delete []string
 	// Disable are units that were not enabled before.
 	Disable []string
-	// Left are files of regrade's that somebody has changed since, or that hold what is
-	// worth keeping.
-	Left []string
+	// Aside are configuration files that somebody has changed since: they are the owner's
+	// and are kept beside, with keptAs behind their names.
+	Aside []string
 	// Want is the command that k3s's unit shall have again.
 	Unit string
 	Want []string
 }
+
+// keptAs is put behind the name of a file that a removal keeps.
+const keptAs = ".before-removal"
 
 // more are files that regrade writes on a host as it goes.
 var more = []string{
@@ -180,8 +184,12 @@ func MakeRemoval(s Seen, leaving, joining, lowered bool) (Removal, []status.Prob
 		}
 	}
 	for _, path := range slices.Backward(s.Record.Created) {
-		if !slices.Contains(r.Delete, path) && path != fleet.FileRole {
-			r.Delete = append(r.Delete, path)
+		if slices.Contains(r.Delete, path) || path == fleet.FileRole {
+			continue
+		}
+		r.Delete = append(r.Delete, path)
+		if now, there := s.Files[path]; there && slices.Contains([]string{fleet.FileServerConf, fleet.FileAgentConf}, path) && sum(now) != s.Record.Sums[path] {
+			r.Aside = append(r.Aside, path)
 		}
 	}
 	r.Delete = append(r.Delete, more...)
@@ -201,6 +209,11 @@ func (h Host) Remove(ctx context.Context, r Removal) ([]status.Problem, error) {
 	}
 	record := r.Delete[len(r.Delete)-1]
 	for _, path := range r.Delete[:len(r.Delete)-1] {
+		if slices.Contains(r.Aside, path) {
+			if err := os.Rename(h.at(path), h.at(path+keptAs)); err != nil {
+				return nil, fmt.Errorf("take regrade off the host: %w", err)
+			}
+		}
 		if err := atomicfile.Remove(h.at(path)); err != nil {
 			return nil, fmt.Errorf("take regrade off the host: %w", err)
 		}

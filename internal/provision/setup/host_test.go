@@ -477,6 +477,67 @@ func TestWhatASetupRefusesChangesNothing(t *testing.T) {
 	}
 }
 
+// What the owner has put into a configuration since is not lost, nor taken for ours by a
+// later setup that changes the labels in it.
+func TestARemovalKeepsAConfigurationThatWasChanged(t *testing.T) {
+	h := newServer(t)
+	before := h.state()
+	d := desired(t, fleet.RoleServer, "n1")
+	if _, problems, err := h.run(d); err != nil || len(problems) > 0 {
+		t.Fatal(problems, err)
+	}
+	raw, err := os.ReadFile(filepath.Join(h.Root, fleet.FileServerConf))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.plant(fleet.FileServerConf, string(raw)+"disable: [servicelb]\n", 0o600)
+	d.Pinned = true
+	if _, problems, err := h.run(d); err != nil || len(problems) > 0 {
+		t.Fatal(problems, err)
+	}
+	if problems, err := h.remove(); err != nil || len(problems) > 0 {
+		t.Fatal(problems, err)
+	}
+	after := h.state()
+	kept := after[fleet.FileServerConf+".before-removal"]
+	if !strings.HasPrefix(kept, "-rw-------") || !strings.Contains(kept, "servicelb") {
+		t.Errorf("kept: %q", kept)
+	}
+	delete(after, fleet.FileServerConf+".before-removal")
+	if d := cmp.Diff(before, after); d != "" {
+		t.Errorf("left behind, or lost:\n%s", d)
+	}
+}
+
+// Failed at each call of systemd: the next removal completes.
+func TestARemovalThatWasInterruptedIsCompleted(t *testing.T) {
+	for name, k := range kinds {
+		t.Run(name, func(t *testing.T) {
+			for call := 1; call <= 5; call++ {
+				h := k.make(t)
+				before := h.state()
+				if _, problems, err := h.run(desired(t, k.role, k.node)); err != nil || len(problems) > 0 {
+					t.Fatal(problems, err)
+				}
+				h.bus.calls, h.bus.fail = nil, call
+				_, err := h.remove()
+				if call <= 4 && !errors.Is(err, errBus) {
+					t.Fatalf("call %d: %v", call, err)
+				}
+				h.bus.fail = 0
+				if err != nil {
+					if problems, err := h.remove(); err != nil || len(problems) > 0 {
+						t.Fatalf("after call %d: %v, %v", call, problems, err)
+					}
+				}
+				if d := cmp.Diff(before, h.state()); d != "" {
+					t.Fatalf("after call %d:\n%s", call, d)
+				}
+			}
+		})
+	}
+}
+
 func TestARoleThatChangedKeepsRegradeOnTheHost(t *testing.T) {
 	h := newAgent(t)
 	if _, problems, err := h.run(desired(t, fleet.RoleAgent, "n4")); err != nil || len(problems) > 0 {

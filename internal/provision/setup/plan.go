@@ -2,10 +2,13 @@ package setup
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -280,7 +283,7 @@ func (s Seen) record(role fleet.Role, files []File) Record {
 	r := Record{Role: role, Unit: units[role]}
 	if s.Record != nil {
 		r = *s.Record
-		r.Created, r.Pending = slices.Clone(r.Created), false
+		r.Created, r.Sums, r.Pending = slices.Clone(r.Created), maps.Clone(r.Sums), false
 	} else {
 		if c := s.Units[role].Commands; len(c) == 1 {
 			r.Command = c[0]
@@ -295,8 +298,22 @@ func (s Seen) record(role fleet.Role, files []File) Record {
 		if f.Old == nil && !slices.Contains(r.Created, f.Path) {
 			r.Created = append(r.Created, f.Path)
 		}
+		// Of a file that its owner has changed the sum stays that of what we wrote first.
+		if f.Path == fleet.FileServerConf || f.Path == fleet.FileAgentConf {
+			if r.Sums == nil {
+				r.Sums = map[string]string{}
+			}
+			if f.Old == nil || sum(f.Old) == r.Sums[f.Path] {
+				r.Sums[f.Path] = sum(f.Content)
+			}
+		}
 	}
 	return r
+}
+
+func sum(content []byte) string {
+	s := sha256.Sum256(content)
+	return hex.EncodeToString(s[:])
 }
 
 // Encode is the record's file.
@@ -343,15 +360,11 @@ func headed(body []byte) []byte {
 
 // names are what a standby's certificates must name beside what the voters' do.
 func names(d Desired, h settings.Host) []string {
-	u := d.Join[h.Node]
-	u = strings.TrimPrefix(u, "https://")
-	if i := strings.LastIndexByte(u, ':'); i > 0 {
-		u = u[:i]
-	}
-	if u = strings.Trim(u, "[]"); u == "" {
+	u, err := url.Parse(d.Join[h.Node])
+	if err != nil || u.Hostname() == "" {
 		return nil
 	}
-	return []string{u}
+	return []string{u.Hostname()}
 }
 
 func firstSecret(a, b k3s.Secret) k3s.Secret {

@@ -70,6 +70,8 @@ type Record struct {
 	Enabled []string `json:"enabled"`
 	// Created are the files that were not there, in the order in which they were written.
 	Created []string `json:"created"`
+	// Sums are the SHA-256 of what was last written into k3s's configuration files, hex.
+	Sums map[string]string `json:"sums,omitempty"`
 	// Pending: a setup has begun and not ended, so the daemon may run on old settings.
 	Pending bool `json:"pending,omitempty"`
 }

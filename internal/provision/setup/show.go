@@ -3,6 +3,7 @@ package setup
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/rogpeppe/go-internal/diff"
@@ -57,6 +58,10 @@ func (r Removal) Show(w io.Writer) {
 		_, _ = fmt.Fprintf(w, "disable %s\n", name)
 	}
 	for _, path := range r.Delete {
+		if slices.Contains(r.Aside, path) {
+			_, _ = fmt.Fprintf(w, "%s was changed since: kept as %s%s\n", path, path, keptAs)
+			continue
+		}
 		_, _ = fmt.Fprintf(w, "delete %s\n", path)
 	}
 	_, _ = fmt.Fprintf(w, "%s starts again as before; k3s goes on running\n", r.Unit)
