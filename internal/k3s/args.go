@@ -41,17 +41,12 @@ func ParseArgs(raw string) (command string, c Config, err error) {
 		default:
 			value = "true" // a flag without a value
 		}
-		if long, ok := shortFlags[key]; ok {
-			key = long
-		}
-		if key != "" {
+		if key = LongFlag(key); key != "" {
 			c[key] = append(c[key], value)
 		}
 	}
 	return items[0], c, nil
 }
-
-var shortFlags = map[string]string{"s": "server", "t": "token", "d": "data-dir", "i": "node-ip", "c": "config", "v": "v", "l": "log"}
 
 // ownFlags may differ from server to server: they name the host, the way in, or
 // this host's machine. Everything else must be the same (safety rule 17); what
@@ -121,18 +116,6 @@ func shown(v []string) string {
 	return strings.Join(v, ",")
 }
 
-// serverOnly are keys on which `k3s agent` dies (k3s-facts §1.3), and every key
-// that begins with "etcd-". The list holds what servers are commonly given; a
-// key that is not known here is not objected to.
-var serverOnly = []string{
-	"cluster-init", "cluster-reset", "tls-san", "tls-san-security", "agent-token", "agent-token-file", "advertise-address", "advertise-port",
-	"cluster-cidr", "service-cidr", "service-node-port-range", "cluster-dns", "cluster-domain", "flannel-backend", "flannel-ipv6-masq", "flannel-external-ip",
-	"egress-selector-mode", "disable", "disable-apiserver", "disable-controller-manager", "disable-scheduler", "disable-agent", "disable-etcd",
-	"disable-cloud-controller", "disable-helm-controller", "disable-network-policy", "disable-kube-proxy", "secrets-encryption",
-	"write-kubeconfig", "write-kubeconfig-mode", "write-kubeconfig-group", "kube-apiserver-arg", "kube-controller-manager-arg", "kube-scheduler-arg",
-	"kube-cloud-controller-manager-arg", "datastore-endpoint", "datastore-cafile", "datastore-certfile", "datastore-keyfile", "default-local-storage-path",
-}
-
 // NodePassword is the host's, empty when there is none.
 func (d Disk) NodePassword() []byte {
 	raw, err := d.ReadFile(nodePassword)
@@ -184,7 +167,7 @@ func (d Disk) AgentConfigProblem(configPath string) string {
 
 func agentKeyProblem(configPath string, c Config) string {
 	for _, key := range slices.Sorted(maps.Keys(c)) {
-		if slices.Contains(serverOnly, key) || strings.HasPrefix(key, "etcd-") {
+		if OfServer(key) || strings.HasPrefix(key, "etcd-") {
 			return fmt.Sprintf("%s sets %s, on which `k3s agent` dies", configPath, key)
 		}
 	}

@@ -81,7 +81,7 @@ func (f Found) Effective() (fleet.Role, k3s.Config, []status.Problem) {
 	}
 	out := k3s.Config{}
 	for _, key := range slices.Sorted(maps.Keys(files)) {
-		fl, known := of(role, key)
+		fl, known := k3s.FlagOf(role, key)
 		if !known {
 			problems = append(problems, unknown(role, key, "its configuration file sets")...)
 			continue
@@ -89,16 +89,16 @@ func (f Found) Effective() (fleet.Role, k3s.Config, []status.Problem) {
 		out[key] = take(fl, files[key])
 	}
 	for key, values := range typed {
-		fl, _ := of(role, key)
-		if fl.kind == list {
+		fl, _ := k3s.FlagOf(role, key)
+		if fl.Kind == k3s.FlagList {
 			out[key] = append(slices.Clone(out[key]), values...)
 			continue
 		}
 		out[key] = values[len(values)-1:]
 	}
-	for _, key := range names(role) {
-		fl, _ := of(role, key)
-		if v := f.Env[fl.env]; fl.env != "" && v != "" && len(out[key]) == 0 {
+	for _, key := range k3s.FlagNames(role) {
+		fl, _ := k3s.FlagOf(role, key)
+		if v := f.Env[fl.Env]; fl.Env != "" && v != "" && len(out[key]) == 0 {
 			out[key] = []string{v}
 		}
 	}
@@ -106,8 +106,8 @@ func (f Found) Effective() (fleet.Role, k3s.Config, []status.Problem) {
 }
 
 // take is what k3s makes of the values of a file: the last of a single one.
-func take(f flag, values []string) []string {
-	if f.kind == list || len(values) == 0 {
+func take(f k3s.Flag, values []string) []string {
+	if f.Kind == k3s.FlagList || len(values) == 0 {
 		return slices.Clone(values)
 	}
 	return slices.Clone(values[len(values)-1:])
@@ -125,17 +125,15 @@ func parse(role fleet.Role, words []string) (k3s.Config, []status.Problem) {
 			continue
 		}
 		key, val, inline := strings.Cut(name, "=")
-		if long, ok := short[key]; ok {
-			key = long
-		}
-		fl, known := of(role, key)
+		key = k3s.LongFlag(key)
+		fl, known := k3s.FlagOf(role, key)
 		switch {
 		case !known:
 			problems = append(problems, unknown(role, key, "its command has")...)
 			// Whether the next word is its value nobody can tell.
 			return c, problems
 		case inline:
-		case fl.kind == truth:
+		case fl.Kind == k3s.FlagTruth:
 			val = "true"
 		case i+1 < len(words):
 			i++
@@ -148,40 +146,8 @@ func parse(role fleet.Role, words []string) (k3s.Config, []status.Problem) {
 	return c, problems
 }
 
-// of finds a flag of a role.
-func of(role fleet.Role, key string) (flag, bool) {
-	if f, ok := both[key]; ok {
-		return f, true
-	}
-	only := serverOnly
-	if role == fleet.RoleAgent {
-		only = agentOnly
-	}
-	f, ok := only[key]
-	return f, ok
-}
-
-// names are the flags of a role, sorted.
-func names(role fleet.Role) []string {
-	only := serverOnly
-	if role == fleet.RoleAgent {
-		only = agentOnly
-	}
-	return slices.Sorted(func(yield func(string) bool) {
-		for _, m := range []map[string]flag{both, only} {
-			for key := range m {
-				if !yield(key) {
-					return
-				}
-			}
-		}
-	})
-}
-
 func unknown(role fleet.Role, key, where string) []status.Problem {
-	_, server := serverOnly[key]
-	_, agent := agentOnly[key]
-	if server || agent {
+	if k3s.OfServer(key) || k3s.OfAgent(key) {
 		return problem(CodeFlagRole, "%s %s, which k3s %s does not know", where, key, role)
 	}
 	return problem(CodeFlag, "%s %s, a flag that regrade does not know; it is not guessed at", where, key)

@@ -115,7 +115,7 @@ func written(role fleet.Role, f Found) k3s.Config {
 func agentOf(server k3s.Config, w Wanted) (k3s.Config, []status.Problem) {
 	c := k3s.Config{}
 	for key, values := range server {
-		if _, ok := both[key]; ok && !slices.Contains(tokens, key) && key != "server" && key != "config" {
+		if k3s.OfBoth(key) && !slices.Contains(tokens, key) && key != "server" && key != "config" {
 			c[key] = slices.Clone(values)
 		}
 	}
@@ -147,12 +147,12 @@ func serverOf(agent k3s.Config, w Wanted) (k3s.Config, []status.Problem) {
 	}
 	c := k3s.Config{}
 	for key, values := range w.Server {
-		if _, ok := serverOnly[key]; ok && !slices.Contains(own, key) && !slices.Contains(tokens, key) {
+		if k3s.OfServer(key) && !slices.Contains(own, key) && !slices.Contains(tokens, key) {
 			c[key] = slices.Clone(values)
 		}
 	}
 	for key, values := range agent {
-		if _, ok := both[key]; ok && !slices.Contains(tokens, key) && key != "server" && key != "config" {
+		if k3s.OfBoth(key) && !slices.Contains(tokens, key) && key != "server" && key != "config" {
 			c[key] = slices.Clone(values)
 		}
 	}
@@ -242,11 +242,8 @@ func one(s string) []string { return []string{s} }
 func Render(c k3s.Config, heading string) ([]byte, error) {
 	m := map[string]any{}
 	for key, values := range c {
-		f, ok := both[key]
-		if !ok {
-			f = serverOnly[key]
-		}
-		if f.kind != list && len(values) > 0 {
+		// Of the agent alone there is no list.
+		if f, _ := k3s.FlagOf(fleet.RoleServer, key); f.Kind != k3s.FlagList && len(values) > 0 {
 			m[key] = values[len(values)-1]
 			continue
 		}
