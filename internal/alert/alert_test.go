@@ -51,12 +51,18 @@ func (s *story) look(d *heartbeat.Document, problem string) {
 		g.Elapsed, s.first = 0, false
 	}
 	s.state = alert.Step(s.state, g, rules)
+	s.take()
+	s.at = s.at.Add(time.Minute)
+}
+
+// take is the one receiver, and a restart after it.
+func (s *story) take() {
+	s.t.Helper()
 	for _, l := range s.state.Outbox {
 		m := l.Message
 		s.told = append(s.told, strings.TrimSpace(fmt.Sprintf("%s %s %s", m.Event, m.Kind, m.Subject)))
 		s.state = alert.Delivered(s.state, m.ID, "webhook")
 	}
-	s.at = s.at.Add(time.Minute)
 	s.restart()
 }
 
@@ -194,6 +200,92 @@ func TestALostVoterThatComesBackRaisesNothingElse(t *testing.T) {
 	s.want()
 	s.minutes(40, silent)
 	s.want("alert no_tolerance")
+}
+
+// A window may be shorter than the API takes to call a Node not Ready: who was told that no
+// more voter may fail, for n2, is not told of n2 again. The break check: without State.named.
+func TestALossIsOneAlertHoweverShortTheWindow(t *testing.T) { // R-F-08, issue 6
+	short := alert.Rules{After: 12 * time.Second, Receivers: rules.Receivers}
+	silent := func(since time.Time, names ...string) func(*heartbeat.Document) {
+		return func(d *heartbeat.Document) {
+			d.Voters.Up -= len(names)
+			d.Voters.Tolerance, d.Voters.NoToleranceSince, d.Voters.Down = 0, since, names
+		}
+	}
+	unready := func(since time.Time, names ...string) func(*heartbeat.Document) {
+		return func(d *heartbeat.Document) {
+			silent(start, names...)(d)
+			for _, n := range names {
+				d.NotReady = append(d.NotReady, heartbeat.NotReady{Name: n, Role: fleet.RoleServer, Since: since, Voter: true})
+			}
+		}
+	}
+	five := func(of func(*heartbeat.Document)) func(*heartbeat.Document) {
+		return func(d *heartbeat.Document) {
+			d.Voters.Count, d.Voters.Up, d.Voters.Target = 5, 5, 5
+			of(d)
+		}
+	}
+	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+	for sentence, test := range map[string]struct {
+		part []func(*heartbeat.Document) // each for so many seconds
+		long []int
+		want []string
+	}{
+		"the Node follows its voter": {
+			[]func(*heartbeat.Document){silent(start, "n2"), unready(at(40), "n2"), silent(start, "n2"), nil}, []int{40, 100, 5, 30},
+			[]string{"alert no_tolerance", "recovery no_tolerance"},
+		},
+		"the Node stops being Ready long after: until then its daemon alone was silent": {
+			[]func(*heartbeat.Document){silent(start, "n2"), unready(at(600), "n2"), nil}, []int{600, 60, 30},
+			[]string{"alert no_tolerance", "alert server_not_ready n2", "recovery no_tolerance", "recovery server_not_ready n2"},
+		},
+		"another server is lost meanwhile": {
+			[]func(*heartbeat.Document){silent(start, "n2"), both(silent(start, "n2"), unready(at(40), "n3")), nil}, []int{40, 60, 30},
+			[]string{"alert no_tolerance", "alert server_not_ready n3", "recovery no_tolerance", "recovery server_not_ready n3"},
+		},
+		"two of five at once": {
+			[]func(*heartbeat.Document){five(silent(start, "n4", "n5")), five(unready(at(40), "n4", "n5")), five(nothing)}, []int{40, 60, 30},
+			[]string{"alert no_tolerance", "recovery no_tolerance"},
+		},
+		"one more may fail again, and the server is still away": {
+			[]func(*heartbeat.Document){silent(start, "n2"), unready(at(40), "n2"), func(d *heartbeat.Document) {
+				d.NotReady = []heartbeat.NotReady{{Name: "n2", Role: fleet.RoleServer, Since: at(40)}}
+			}, nil}, []int{40, 60, 30, 30},
+			[]string{"alert no_tolerance", "recovery no_tolerance", "alert server_not_ready n2", "recovery server_not_ready n2"},
+		},
+		"a document that names nobody": {
+			[]func(*heartbeat.Document){silent(start), func(d *heartbeat.Document) { unready(at(40), "n2")(d); d.Voters.Down = nil }, nil}, []int{40, 60, 30},
+			[]string{"alert no_tolerance", "alert server_not_ready n2", "recovery no_tolerance", "recovery server_not_ready n2"},
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s, now := newStory(t), start
+			for i, change := range test.part {
+				for range test.long[i] {
+					d := healthy(now)
+					if d.Interval = 1; change != nil {
+						change(d)
+					}
+					s.state = alert.Step(s.state, alert.Sight{Document: d, Elapsed: time.Second}, short)
+					s.take()
+					now = now.Add(time.Second)
+				}
+			}
+			s.want(test.want...)
+		})
+	}
+}
+
+func nothing(*heartbeat.Document) {}
+
+func TestNoToleranceNamesTheVotersThatAreDown(t *testing.T) {
+	d := healthy(start.Add(time.Hour))
+	d.Voters.Up, d.Voters.Tolerance, d.Voters.NoToleranceSince, d.Voters.Down = 2, 0, start, []string{"n2"}
+	due, _ := alert.Check(alert.Look{Document: d, Date: d.At}, alert.State{}, rules.After)
+	if len(due) != 1 || !strings.Contains(due[0].Sentence, "2 of 3 voters are up. Down or silent: n2.") {
+		t.Errorf("%+v", due)
+	}
 }
 
 // Who was told that there is no tolerance is not told that this is over while there is none,

@@ -18,6 +18,8 @@ type Condition struct {
 	Severity Severity  `json:"severity"`
 	Since    time.Time `json:"since,omitzero"` // by the document
 	Sentence string    `json:"sentence"`
+	// Hosts are the voters that no_tolerance names as down or silent.
+	Hosts []string `json:"hosts,omitempty"`
 }
 
 func (c Condition) same(o Condition) bool { return c.Kind == o.Kind && c.Subject == o.Subject }
@@ -174,6 +176,10 @@ func (w *weigher) tolerance() {
 	c := Condition{
 		Kind: NoTolerance, Severity: Critical, Since: v.NoToleranceSince,
 		Sentence: fmt.Sprintf("No more voter may fail since %s: %d of %d voters are up.", stamp(v.NoToleranceSince), v.Up, v.Count),
+		Hosts:    v.Down,
+	}
+	if len(v.Down) > 0 {
+		c.Sentence += " Down or silent: " + strings.Join(v.Down, ", ") + "."
 	}
 	// It counts from when nothing else said it: a lost server that is back is not up
 	// before its daemon speaks.

@@ -116,7 +116,7 @@ func Step(s State, g Sight, r Rules) State {
 	j := Judge(g.Document, r.After, s.noticed)
 	s.notice(j)
 	for _, c := range j.Due {
-		if !j.Held(c) && !slices.ContainsFunc(s.Active, c.same) {
+		if !j.Held(c) && !slices.ContainsFunc(s.Active, c.same) && !s.named(c, g.Document) {
 			s.begin(c, g.Document.At, r)
 		}
 	}
@@ -126,6 +126,24 @@ func Step(s State, g Sight, r Rules) State {
 		}
 	}
 	return s
+}
+
+// apart is how much later than its voter falls silent a Node stops being Ready, at most,
+// when its host dies: the API server's patience with a kubelet, which is 40 or 50 s where
+// nobody sets it.
+const apart = 2 * time.Minute
+
+// named says whether a server is not Ready of which a told no_tolerance says already that it
+// is lost, so that one loss is one alert however short the window: by name, and its Node
+// followed its voter. One that stops being Ready later than that is another event: until then
+// only its daemon may have been silent. Over is what was told: once one more may fail again,
+// a server that is still away is told by itself.
+func (s *State) named(c Condition, d *heartbeat.Document) bool {
+	i := slices.IndexFunc(s.Active, Condition{Kind: NoTolerance}.same)
+	if c.Kind != ServerNotReady || i < 0 || !slices.Contains(s.Active[i].Hosts, c.Subject) {
+		return false
+	}
+	return c.Since.Sub(s.Active[i].Since) <= apart+time.Duration(min(max(d.Interval, 0), maxEvery))*time.Second
 }
 
 // see notes whether a new document has come: one that is later than any before. Of

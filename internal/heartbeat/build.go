@@ -189,6 +189,7 @@ type counted struct {
 	by    string
 	count int
 	up    int
+	down  []string // by name
 	// target is what the controller goes by, zero where it does not say.
 	target int
 }
@@ -232,8 +233,11 @@ func count(o Observation, now time.Time, s Settings) counted {
 		// speaks for it. A daemon that is silent speaks for nobody (safety rule 24).
 		if is && (n.Ready || held(n, s.Keys) != "") && (speaks || !known) {
 			c.up++
+		} else {
+			c.down = append(c.down, name)
 		}
 	}
+	slices.Sort(c.down)
 	return c
 }
 
@@ -242,7 +246,7 @@ func (c counted) voters(before Memory, now time.Time, s Settings) *Voters {
 	if c.count == 0 {
 		return nil
 	}
-	v := &Voters{Count: c.count, Target: cmp.Or(c.target, s.Target), By: c.by, Up: c.up, Tolerance: max(0, c.up-quorum.Need(c.count))}
+	v := &Voters{Count: c.count, Target: cmp.Or(c.target, s.Target), By: c.by, Up: c.up, Down: c.down[:min(len(c.down), maxListed)], Tolerance: max(0, c.up-quorum.Need(c.count))}
 	if v.Count%2 == 0 {
 		v.EvenSince = since(before.EvenSince, now)
 	}

@@ -86,8 +86,9 @@ type Voters struct {
 	Count  int    `json:"count"`
 	Target int    `json:"target"`
 	By     string `json:"counted_by"`
-	// Up are those of which nothing says that they are down.
-	Up int `json:"up"`
+	// Up are those of which nothing says that they are down; Down names the others.
+	Up   int      `json:"up"`
+	Down []string `json:"down,omitempty"`
 	// Tolerance is how many more may fail.
 	Tolerance int `json:"tolerance"`
 	// EvenSince is since when their number is even, absent while it is odd;
@@ -162,6 +163,14 @@ func Parse(raw []byte) (Document, error) {
 	if more := len(d.NotReady) - maxRead; more > 0 {
 		slices.SortStableFunc(d.NotReady, serversFirst)
 		d.NotReady, d.More = d.NotReady[:maxRead], d.More+more
+	}
+	if v := d.Voters; v != nil {
+		v.Down = v.Down[:min(len(v.Down), maxListed)]
+		for _, name := range v.Down {
+			if err := fleet.CheckName(name); err != nil {
+				return Document{}, fmt.Errorf("fleet health: etcd_voters.down: %w", err)
+			}
+		}
 	}
 	if d.Carried != nil {
 		d.Carried.NotReady = d.Carried.NotReady[:min(len(d.Carried.NotReady), maxListed)]

@@ -65,7 +65,7 @@ func documents() map[string]any {
 			NodePressure: []heartbeat.Pressure{{Node: "n1", Conditions: []string{"DiskPressure"}}},
 			NotReady:     []heartbeat.NotReady{{Name: "n1", Role: fleet.RoleServer, Since: at, Level: fleet.LevelEtcdOnly, RoleSwap: true, Voter: true}},
 			RoleSwap:     swap,
-			Voters:       &heartbeat.Voters{Count: 4, Target: 3, By: heartbeat.ByMembers, Up: 4, Tolerance: 1, EvenSince: at, NoToleranceSince: at},
+			Voters:       &heartbeat.Voters{Count: 4, Target: 3, By: heartbeat.ByMembers, Up: 3, Down: []string{"n2"}, Tolerance: 1, EvenSince: at, NoToleranceSince: at},
 			Carried:      &heartbeat.Carried{EvenSince: at, NoToleranceSince: at, NotReady: []heartbeat.Unready{{Name: "n1", Since: at}}},
 		},
 		"level": status.Level{
