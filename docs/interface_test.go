@@ -23,6 +23,7 @@ import (
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/heartbeat"
 	hostsettings "github.com/exadev/regrade/internal/hostd/settings"
+	"github.com/exadev/regrade/internal/provision/inventory"
 	"github.com/exadev/regrade/internal/status"
 	"github.com/exadev/regrade/internal/web"
 )
@@ -40,6 +41,7 @@ func TestTheInterfacePageListsWhatTheCodeFixes(t *testing.T) {
 		"codes":             reasonCodes(t),
 		"settings":          settings(t),
 		"env.example":       composeVariables(t),
+		"fleet.yaml":        fields(reflect.TypeFor[inventory.Fleet](), nil),
 		"host.yaml":         fields(reflect.TypeFor[hostsettings.Host](), nil),
 		"json status":       fields(reflect.TypeFor[status.Status](), shared),
 		"json report":       fields(reflect.TypeFor[status.Report](), shared),
