@@ -141,6 +141,11 @@ func mapper() meta.RESTMapper {
 	m.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
 	m.Add(policyv1.SchemeGroupVersion.WithKind("Eviction"), meta.RESTScopeNamespace)
 	m.Add(appsv1.SchemeGroupVersion.WithKind("Deployment"), meta.RESTScopeNamespace)
+	for _, k := range installedKinds {
+		if _, err := m.RESTMapping(k.GroupKind(), k.Version); err != nil {
+			m.Add(k.GroupVersionKind, k.scope)
+		}
+	}
 	m.Add(snapshotKind, meta.RESTScopeRoot)
 	m.Add(runnerSetKind, meta.RESTScopeNamespace)
 	return m
