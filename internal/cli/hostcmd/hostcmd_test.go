@@ -60,18 +60,26 @@ type rig struct {
 	memory level.Reading
 	units  *units
 	silent []string // voters that do not answer
+	others others
 }
 
 var ids = map[string]fleet.MemberID{"a": 0xa, "b": 0xb, "c": 0xc, "d": 0xd, "e": 0xe}
 
 func newRig(t *testing.T, node string) *rig {
-	r := &rig{t: t, root: t.TempDir(), node: node, now: start, host: platformtest.NewFake("boot-1"), ready: map[string]bool{"a": true, "b": true, "c": true, "e": true}}
+	r := bareRig(node)
+	r.t, r.root = t, t.TempDir()
+	r.plant(fleet.FileHostConfig, "node: "+node+"\nservers: [\"https://10.0.0.2:6443\"]\nlog-level: error\noperation-timeout: 10s\n")
+	r.plant(fleet.FileJoinConfig, "a: https://10.0.0.1:6443\nb: https://10.0.0.2:6443\nd: https://10.0.0.4:6443\n")
+	return r
+}
+
+// bareRig is one without files.
+func bareRig(node string) *rig {
+	r := &rig{node: node, now: start, host: platformtest.NewFake("boot-1"), ready: map[string]bool{"a": true, "b": true, "c": true, "e": true}}
 	r.self = &swap.Node{Labels: map[string]string{}, Annotations: map[string]string{}, InternalIP: "10.0.0.4"}
 	for _, n := range []string{"a", "b", "c", "e"} {
 		r.members = append(r.members, status.Member{ID: ids[n], Name: n + "-0123abcd"})
 	}
-	r.plant(fleet.FileHostConfig, "node: "+node+"\nservers: [\"https://10.0.0.2:6443\"]\nlog-level: error\noperation-timeout: 10s\n")
-	r.plant(fleet.FileJoinConfig, "a: https://10.0.0.1:6443\nb: https://10.0.0.2:6443\nd: https://10.0.0.4:6443\n")
 	r.host.OnAdvance = func(f *platform.Facts) {
 		if f.Server.Process && !f.Files.WAL && !r.stuck {
 			f.Files.WAL, f.Datastore, f.EtcdCerts = true, true, true
@@ -123,7 +131,18 @@ func (r *rig) run(args ...string) int {
 	if args[0] == "level" {
 		make, args = hostcmd.NewLevel, args[1:]
 	}
-	cmd := make(e, hostcmd.Deps{
+	cmd := make(e, r.deps())
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetOut(&r.out)
+	cmd.SetErr(&r.errs)
+	cmd.SetArgs(append(args, "--root", r.root))
+	code, message := env.Status(cmd.ExecuteContext(r.t.Context()))
+	r.errs.WriteString(message)
+	return code
+}
+
+func (r *rig) deps() hostcmd.Deps {
+	return hostcmd.Deps{
 		Levels:   func(settings.Host) hostd.LevelAPI { return levelAPI{r} },
 		Memory:   func(settings.Host, string) func() level.Reading { return func() level.Reading { return r.memory } },
 		API:      func(settings.Host) (hostcmd.API, error) { return r, nil },
@@ -138,14 +157,7 @@ func (r *rig) run(args ...string) int {
 			r.host.Advance()
 			return ctx.Err()
 		},
-	})
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.SetOut(&r.out)
-	cmd.SetErr(&r.errs)
-	cmd.SetArgs(append(args, "--root", r.root))
-	code, message := env.Status(cmd.ExecuteContext(r.t.Context()))
-	r.errs.WriteString(message)
-	return code
+	}
 }
 
 func (r *rig) want(code int, text string, args ...string) {
@@ -200,7 +212,10 @@ func (e etcd) Local(context.Context) hostapi.Member {
 	return hostapi.Member{Answers: true, ID: e.r.own, View: status.EtcdView{ClusterID: 0xc1, Leader: 0xb, Linearizable: true, Members: e.r.members, Alarms: e.r.alarms}}
 }
 
-func (e etcd) Ask(context.Context, []string) (hostapi.Answer, error) {
+func (e etcd) Ask(_ context.Context, urls []string) (hostapi.Answer, error) {
+	if slices.Equal(urls, e.r.others.Disagrees) && len(urls) > 0 {
+		return hostapi.Answer{URL: urls[0], ClusterID: 0xc1, Members: e.r.members[1:]}, nil
+	}
 	return hostapi.Answer{URL: "https://10.0.0.2:2379", ClusterID: 0xc1, Members: e.r.members}, nil
 }
 func (e etcd) Answering(_ context.Context, _, _ fleet.MemberID, members []status.Member) []fleet.MemberID {

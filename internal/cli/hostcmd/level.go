@@ -218,7 +218,7 @@ func (h *host) printLevel(doc status.Level, output string) error {
 
 func printLevelText(w io.Writer, doc status.Level) {
 	line := func(name, format string, args ...any) {
-		_, _ = fmt.Fprintf(w, "%-14s %s\n", name, fmt.Sprintf(format, args...))
+		_, _ = fmt.Fprintf(w, "%-16s %s\n", name, fmt.Sprintf(format, args...))
 	}
 	line("node", "%s", doc.Node)
 	line("level", "%s; the server runs at %s, its Node says %s", doc.Level, or(string(doc.Runs), "nothing that was noted"), or(doc.Label, "full"))

@@ -38,7 +38,14 @@ func (a levelAPI) Node(context.Context, string) (observe.Node, bool, error) {
 func (a levelAPI) Nodes(context.Context) ([]observe.Node, error) {
 	out := []observe.Node{{Name: "a", Node: *a.r.self}}
 	for _, n := range []string{"b", "c"} {
-		out = append(out, observe.Node{Name: n, Node: swap.Node{Ready: a.r.ready[n], Labels: map[string]string{fleet.LabelControlPlane: "true"}}})
+		o := observe.Node{Name: n, Node: swap.Node{Ready: a.r.ready[n], Labels: map[string]string{fleet.LabelControlPlane: "true"}}}
+		if l, ok := a.r.others.Levels[n]; ok {
+			o.Labels[fleet.DefaultKeys().Level()] = l
+		}
+		if id, ok := a.r.others.Swaps[n]; ok {
+			o.Annotations = map[string]string{fleet.DefaultKeys().Swap(): id}
+		}
+		out = append(out, o)
 	}
 	return out, a.err()
 }
@@ -48,9 +55,19 @@ func (a levelAPI) Lease(context.Context) (observe.Lease, error) {
 }
 
 func (a levelAPI) ConfigMap(context.Context, string) (observe.ConfigMap, error) {
-	return observe.ConfigMap{}, a.err()
+	var m observe.ConfigMap
+	if a.r.others.Pause != "" {
+		m.Data = map[string]string{fleet.KeyPause: a.r.others.Pause}
+	}
+	return m, a.err()
 }
-func (a levelAPI) Pods(context.Context, string) ([]observe.Pod, error) { return nil, a.err() }
+
+func (a levelAPI) Pods(context.Context, string) ([]observe.Pod, error) {
+	if a.r.others.PodsUnread != "" {
+		return nil, errors.New(a.r.others.PodsUnread)
+	}
+	return a.r.others.Pods, a.err()
+}
 func (a levelAPI) TryEvict(context.Context, observe.Pod) (string, error) {
 	return "", a.err()
 }
@@ -77,6 +94,16 @@ func (a levelAPI) PatchNode(_ context.Context, _, _ string, p execute.NodePatch)
 func (a levelAPI) PutLease(_ context.Context, _ string, l lease.Lease) error {
 	a.r.lease = l
 	return a.err()
+}
+
+// others is what the cluster around the host is like besides.
+type others struct {
+	Levels     map[string]string `json:"levels,omitempty"`    // labels of other servers, by node
+	Swaps      map[string]string `json:"swaps,omitempty"`     // their annotation of a swap
+	Disagrees  []string          `json:"disagrees,omitempty"` // client URLs of a voter with another member list
+	Pause      string            `json:"pause,omitempty"`
+	Pods       []observe.Pod     `json:"pods,omitempty"`
+	PodsUnread string            `json:"pods_unread,omitempty"`
 }
 
 // newLevelRig is the voter a of three, with levels on.
