@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
 
 	"github.com/exadev/regrade/internal/decide"
@@ -16,7 +17,7 @@ import (
 
 // taken holds a host's document to what reads it on the host: the daemon, and of a native
 // host the setup.
-func taken(t testing.TB, f inventory.Fleet, h inventory.Host) {
+func taken(t rapid.TB, f inventory.Fleet, h inventory.Host) {
 	t.Helper()
 	d := f.Document(h)
 	raw, err := yaml.Marshal(d.Host)

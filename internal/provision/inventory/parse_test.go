@@ -208,6 +208,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(least))
 	f.Add([]byte("settings: {period: 5, label-prefix: a/}\nmax-servers: 9\n" + least))
 	f.Add([]byte("hosts:\n- {name: a, address: b, role: server, settings: {levels: {some: 1e3}, docker: {identity: [/a]}}}\n"))
+	f.Add([]byte("settings: {heartbeat: \"\\0 \\x85\\u2028\"}\nhosts:\n- {name: a, address: b, role: server, settings: {min-free-mib: 0x1F, levels: {some: 1.5e1, full: -0.0, floor-mib: 1_0}}}\n"))
 	f.Add([]byte("hosts: [{labels: {a: b}, <<: {c: d}, ? [x] : y}]\n"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		fl, err := inventory.Parse(raw, flags)
@@ -219,6 +220,13 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, h := range fl.Hosts {
 			taken(t, fl, h)
+		}
+		again, err := inventory.Parse([]byte(printed(t, fl)), flags)
+		if err != nil {
+			t.Fatalf("printed, it is refused: %v", err)
+		}
+		if d := cmp.Diff(fl, again, wheresoever); d != "" {
+			t.Fatal(d)
 		}
 	})
 }
