@@ -228,7 +228,7 @@ Exit statuses of the commands: 0 done, 1 failed, 2 refused with nothing changed,
 		h.step("step-down", "Make this voter an etcd-only server that is leaving", fleet.StepStepDown),
 		h.step("rollback", "Undo a promotion, from whatever state it reached", fleet.StepRollback),
 		h.step("snapshot", "Take an etcd snapshot named for a swap", fleet.StepSnapshot),
-		h.finishDemote(), h.promoteLocal(), h.demoteLocal(), h.setup(), h.remove(),
+		h.finishDemote(), h.promoteLocal(), h.demoteLocal(), h.setup(), h.remove(), h.lend(),
 	)
 	return cmd
 }

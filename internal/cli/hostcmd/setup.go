@@ -34,10 +34,20 @@ func (m manager) Service(ctx context.Context, name string) (setup.Service, error
 	return setup.Service{
 		Unit: setup.Unit{
 			Loaded: s.Loaded, Masked: s.Masked, Enabled: s.Enabled == "enabled", Active: s.Active != "inactive" && s.Active != "failed",
-			Commands: s.Commands, Conditions: s.Conditions,
+			Commands: s.Commands, Conditions: s.Conditions, Outdated: outdated(s.MainPID),
 		},
 		Environment: s.Environment, EnvironmentFiles: s.EnvironmentFiles,
 	}, nil
+}
+
+// outdated says whether a process runs a program that was replaced: the kernel says so of
+// its file.
+func outdated(pid uint32) bool {
+	if pid == 0 {
+		return false
+	}
+	path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	return err == nil && strings.HasSuffix(path, " (deleted)")
 }
 
 // gate is how a command of setup works: dry or wet, with the cluster asked or not.
@@ -45,6 +55,8 @@ type gate struct {
 	file  string
 	check bool
 	local bool
+	// coming: with check, the program is taken for there.
+	coming bool
 }
 
 func (h *host) setup() *cobra.Command {
@@ -77,6 +89,7 @@ none is under way.`,
 				if err != nil {
 					return nil, err
 				}
+				seen.Program = seen.Program || g.check && g.coming
 				plan, problems := setup.Make(seen, d)
 				if len(problems) > 0 {
 					return problems, nil
@@ -90,6 +103,7 @@ none is under way.`,
 		},
 	}
 	cmd.Flags().StringVarP(&g.file, "file", "f", "-", "the document; - is standard input")
+	cmd.Flags().BoolVar(&g.coming, "program-comes", false, "with --check: take /usr/local/bin/regrade for installed, as it will be")
 	g.flags(cmd)
 	return cmd
 }
@@ -131,6 +145,38 @@ or in another role than the one it was found in. --check shows what it would do;
 		},
 	}
 	g.flags(cmd)
+	return cmd
+}
+
+func (h *host) lend() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "lend",
+		Short: "Print what a standby needs of this server: its flags and the server token",
+		Long: `Prints, as JSON, the flags with which k3s runs here as a server and the cluster's server
+token, which a standby's server configuration is made of. "regrade apply" asks it. It is all
+secret: who has it can join etcd.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			m := setup.Host{Root: h.root, Systemd: h.d.Systemd()}
+			if s, err := settings.Load(h.root); err == nil {
+				m.DataDir = s.DataDir
+			}
+			seen, err := m.Look(cmd.Context())
+			if err != nil {
+				return env.Failed(err)
+			}
+			lent, problems := setup.Lend(seen)
+			if len(problems) > 0 {
+				return refusals("refused", problems)
+			}
+			raw, err := lent.Encode()
+			if err != nil {
+				return env.Failed(err)
+			}
+			_, _ = fmt.Fprintf(h.e.Out, "%s\n", raw)
+			return nil
+		},
+	}
 	return cmd
 }
 
@@ -179,13 +225,17 @@ func (h *host) provision(ctx context.Context, g gate, do func(context.Context, s
 	case err != nil:
 		return env.Failed(err)
 	case len(problems) > 0:
-		var lines []string
-		for _, p := range problems {
-			lines = append(lines, fmt.Sprintf("  - %s (%s)", p.Sentence, p.Code))
-		}
-		return &env.Exit{Code: fleet.ExitRefused, Err: fmt.Errorf("refused, nothing is changed:\n%s", strings.Join(lines, "\n"))}
+		return refusals("refused, nothing is changed", problems)
 	}
 	return nil
+}
+
+func refusals(heading string, problems []status.Problem) error {
+	var lines []string
+	for _, p := range problems {
+		lines = append(lines, fmt.Sprintf("  - %s (%s)", p.Sentence, p.Code))
+	}
+	return &env.Exit{Code: fleet.ExitRefused, Err: fmt.Errorf("%s:\n%s", heading, strings.Join(lines, "\n"))}
 }
 
 // noSwap refuses while the Lease is held for a swap (R-C-07). A host without the daemon's

@@ -29,6 +29,17 @@ type Wanted struct {
 	Names []string
 }
 
+// Unfit says which flags of a k3s keep its host from changing its role, and from lending
+// them to another.
+func Unfit(runs k3s.Config) (problems []status.Problem) {
+	for _, key := range slices.Sorted(maps.Keys(refused)) {
+		if on(runs, key) {
+			problems = append(problems, problem(CodeUnsupported, "%s is set: %s", key, refused[key])...)
+		}
+	}
+	return problems
+}
+
 // Split is one configuration file for each role. The file of the role that runs gives
 // k3s what it has now; flags that only variables give stay with the variables there.
 type Split struct {
@@ -69,11 +80,7 @@ func Of(f Found, w Wanted) (Split, []status.Problem) {
 	if runs == nil {
 		return Split{}, problems
 	}
-	for _, key := range slices.Sorted(maps.Keys(refused)) {
-		if on(runs, key) {
-			problems = append(problems, problem(CodeUnsupported, "%s is set: %s", key, refused[key])...)
-		}
-	}
+	problems = append(problems, Unfit(runs)...)
 	if len(problems) > 0 {
 		return Split{}, problems
 	}

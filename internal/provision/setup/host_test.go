@@ -31,6 +31,8 @@ type bus struct {
 	calls   []string
 	// fail is the call that ends in an error, the first being 1; zero for none.
 	fail int
+	// outdated: the daemon runs a program that was replaced.
+	outdated bool
 }
 
 var errBus = errors.New("the bus is gone")
@@ -95,7 +97,7 @@ func (b *bus) Service(_ context.Context, name string) (setup.Service, error) {
 		}
 	}
 	s := b.read[name]
-	s.Active, s.Enabled = b.active[name], b.said[name]
+	s.Active, s.Enabled, s.Outdated = b.active[name], b.said[name], b.outdated
 	return s, nil
 }
 

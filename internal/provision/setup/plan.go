@@ -230,7 +230,7 @@ func (s Seen) plan(d Desired, role fleet.Role, split adopt.Split, labels map[str
 	if !s.Daemon.Enabled {
 		p.Enable = append(p.Enable, daemonUnit)
 	}
-	p.Restart = len(p.Files) > 0 || !s.Daemon.Active || s.Record != nil && s.Record.Pending
+	p.Restart = len(p.Files) > 0 || !s.Daemon.Active || s.Daemon.Outdated || s.Record != nil && s.Record.Pending
 	p.Record, p.First = s.record(role, p.Files), s.Record == nil
 	if s.Record != nil {
 		p.Before = *s.Record

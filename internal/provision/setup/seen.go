@@ -30,6 +30,8 @@ type Unit struct {
 	Enabled bool
 	// Active: it runs, starts or stops.
 	Active   bool
+	// Outdated: it runs a program that has been replaced on the disk since.
+	Outdated bool
 	Commands [][]string
 	Env      map[string]string
 	// Conditions are the command lines of its ExecCondition.

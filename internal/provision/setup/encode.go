@@ -1,0 +1,29 @@
+package setup
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Encode is the document as Parse reads it. It holds secrets: it goes to a host's
+// standard input and nowhere else.
+func (d Desired) Encode() ([]byte, error) {
+	raw, err := json.Marshal(d)
+	if err != nil {
+		return nil, fmt.Errorf("host document: %w", err)
+	}
+	var m map[string]any
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return nil, fmt.Errorf("host document: %w", err)
+	}
+	// A secret marshals as ***.
+	for key, secret := range map[string]string{"kubeconfig": d.Kubeconfig.Reveal(), "token": d.Token.Reveal()} {
+		if m[key] = secret; secret == "" {
+			delete(m, key)
+		}
+	}
+	if raw, err = json.Marshal(m); err != nil {
+		return nil, fmt.Errorf("host document: %w", err)
+	}
+	return raw, nil
+}
