@@ -51,3 +51,21 @@ func (h *Histogram) Mean() (time.Duration, bool) {
 	}
 	return h.Sum / time.Duration(n), true
 }
+
+// P99 is the bucket that the observation at rank ⌈0.99 n⌉ is in: above is its lower
+// bound, atMost its upper one, zero for the last bucket, which has none. Zero both for
+// no observations.
+func (h *Histogram) P99(bounds []time.Duration) (above, atMost time.Duration) {
+	n := h.Total()
+	if n == 0 {
+		return 0, 0
+	}
+	rank, seen := (n*99+99)/100, uint64(0)
+	for i, bound := range bounds {
+		if seen += uint64(h.Counts[i]); seen >= rank {
+			return above, bound
+		}
+		above = bound
+	}
+	return above, 0
+}

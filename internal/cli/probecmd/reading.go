@@ -139,13 +139,10 @@ func histogramOf(h fitness.Histogram, bounds []time.Duration) Histogram {
 	if mean, ok := h.Mean(); ok {
 		out.Mean = milliseconds(mean)
 	}
-	rank, seen := (out.Count*99+99)/100, uint64(0)
-	for i, bound := range bounds {
-		if seen += uint64(h.Counts[i]); seen >= rank {
-			out.P99AtMax = new(milliseconds(bound))
-			return out
-		}
-		out.P99Above = milliseconds(bound)
+	above, atMost := h.P99(bounds)
+	out.P99Above = milliseconds(above)
+	if atMost > 0 {
+		out.P99AtMax = new(milliseconds(atMost))
 	}
 	return out
 }
