@@ -93,25 +93,37 @@ func (c *Checker) Preflight(ctx context.Context, in hostapi.PreflightInput) stat
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	var l list
-	c.disk(&l, in)
+	c.store(&l)
+	c.beside(ctx, &l, in)
+	ps := l.sorted()
+	return status.Preflight{OK: len(ps) == 0, Problems: ps}
+}
+
+// beside looks at what a server is started with, and at the others.
+func (c *Checker) beside(ctx context.Context, l *list, in hostapi.PreflightInput) {
+	c.room(l)
 	server := c.Server(ctx)
 	l.ps = append(l.ps, server.Problems...)
 	var wait sync.WaitGroup
-	if server.ready(&l, in) {
-		c.flags(&l, in, server.Config)
-		wait.Go(func() { c.join(ctx, &l, in, server) })
+	if server.ready(l, in) {
+		c.flags(l, in, server.Config)
+		wait.Go(func() { c.join(ctx, l, in, server) })
 	}
-	c.nodes(&l, in, server)
-	wait.Go(func() { c.reach(ctx, &l, in) })
+	c.nodes(l, in, server)
+	wait.Go(func() { c.reach(ctx, l, in) })
 	wait.Wait()
+}
+
+// sorted are the problems in an order that does not depend on who answered first.
+func (l *list) sorted() []status.Problem {
 	slices.SortFunc(l.ps, func(a, b status.Problem) int {
 		return strings.Compare(a.Code+"\x00"+a.Sentence, b.Code+"\x00"+b.Sentence)
 	})
-	return status.Preflight{OK: len(l.ps) == 0, Problems: l.ps}
+	return l.ps
 }
 
-// disk looks at the host's own files.
-func (c *Checker) disk(l *list, in hostapi.PreflightInput) {
+// store looks for a datastore, which no standby has.
+func (c *Checker) store(l *list) {
 	store, err := c.Disk.ReadDatastore()
 	switch {
 	case err != nil:
@@ -125,6 +137,10 @@ func (c *Checker) disk(l *list, in hostapi.PreflightInput) {
 	if p := c.Disk.DatastoreProblem(); p != "" {
 		l.add(CodeDatastoreMount, "%s", p)
 	}
+}
+
+// room is the free disk where k3s's data is.
+func (c *Checker) room(l *list) {
 	free, want := c.Free, c.MinFree
 	if free == nil {
 		free = statfs
