@@ -50,7 +50,7 @@ func main() {
 	e := env.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: now}
 	d := cli.Production()
 	d.More = append(d.More,
-		entrycmd.New(e), hostcmd.New(e, hostcmd.Production()), hostcmd.NewLevel(e, hostcmd.Production()), probecmd.New(e, probecmd.Production(cli.Version)),
+		entrycmd.New(e), hostcmd.New(e, hostcmd.Production(cli.Version)), hostcmd.NewLevel(e, hostcmd.Production(cli.Version)), probecmd.New(e, probecmd.Production(cli.Version)),
 		heartbeatcmd.New(e, heartbeatcmd.Production(cli.Version)), alertcmd.New(e, alertcmd.Production(cli.Version)),
 		recoverycmd.New(e, recoverycmd.Production(cli.Version)),
 	)

@@ -33,6 +33,7 @@ var rings = map[string]ring{
 	"internal/recover": pure,
 	"internal/health":  pure,
 	"internal/status":  pure,
+	"internal/doctor":  pure,
 
 	"internal/heartbeat": pure,
 	"internal/alert":     pure,

@@ -285,7 +285,7 @@ func (v *view) versionGates() []status.Reason {
 		if !ok {
 			continue
 		}
-		if !etcdVersionSafe(e.Version) {
+		if !EtcdVersionSafe(e.Version) {
 			rs = append(rs, reason(CodeEtcdVersion, h.Name, "%s runs etcd %s; swaps need 3.5.26 or later, or 3.6.4 or later", h.Name, orNone(e.Version)))
 		}
 		ver := h.Report.K3sVersion
@@ -300,9 +300,9 @@ func (v *view) versionGates() []status.Reason {
 	return rs
 }
 
-// etcdVersionSafe reads major.minor.patch; a version that cannot be read is
+// EtcdVersionSafe reads major.minor.patch; a version that cannot be read is
 // not safe.
-func etcdVersionSafe(s string) bool {
+func EtcdVersionSafe(s string) bool {
 	var n [3]int
 	parts := strings.SplitN(strings.TrimPrefix(s, "v"), ".", 3)
 	if len(parts) != 3 {

@@ -133,7 +133,7 @@ func TestEtcdVersionsThatCanCrashAreNotSafe(t *testing.T) {
 		"3.5.25": false, "3.5.26": true, "3.5.27": true, "3.6.0": false, "3.6.3": false, "3.6.4": true, "3.6.14": true,
 		"v3.6.14-k3s1": true, "3.7.0": true, "3.4.40": false, "4.0.0": true, "": false, "3.6": false, "x.y.z": false, "3.6.99999": false,
 	} {
-		if got := etcdVersionSafe(v); got != want {
+		if got := EtcdVersionSafe(v); got != want {
 			t.Errorf("%q: safe %v, want %v", v, got, want)
 		}
 	}

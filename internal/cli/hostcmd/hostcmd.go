@@ -26,6 +26,7 @@ import (
 	"github.com/exadev/regrade/internal/obs"
 	"github.com/exadev/regrade/internal/platform"
 	"github.com/exadev/regrade/internal/platform/systemd"
+	"github.com/exadev/regrade/internal/probe/sensor"
 	"github.com/exadev/regrade/internal/provision/setup"
 	"github.com/exadev/regrade/internal/sleep"
 )
@@ -52,13 +53,21 @@ type Deps struct {
 	Systemd func() setup.Manager
 	// PeerPort says whether something answers at this host's etcd peer port.
 	PeerPort func(context.Context) bool
+	// Version is regrade's own; Dates asks API servers for the time; Proc is where
+	// processes are looked for, /proc when empty; MetricsURL is where this host's etcd shows
+	// its metrics, which are not read when it is empty. All four are the doctor's.
+	Version    string
+	Dates      func(ctx context.Context, urls []string, now func() time.Time) []preflight.Dated
+	Proc       string
+	MetricsURL string
 	// Wait pauses a command between passes.
 	Wait func(ctx context.Context, d time.Duration) error
 }
 
 // Production is a host as host.yaml says: native under systemd, or containers.
-func Production() Deps {
+func Production(version string) Deps {
 	return Deps{
+		Version: version, Dates: preflight.Dates, MetricsURL: sensor.DefaultMetricsURL,
 		API:  func(h settings.Host) (API, error) { return newCluster(h), nil },
 		Host: machineOf,
 		Etcd: func(h settings.Host, root string) hostd.Etcd {
@@ -140,9 +149,6 @@ func (h *host) parts() (*parts, error) {
 		return nil, env.Failed(err)
 	}
 	path := filepath.Join("/", h.root, s.Lock)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, env.Failed(fmt.Errorf("host lock: %w", err))
-	}
 	p := hostd.DefaultPolicy()
 	p.Keys, p.JoinURLs = keys, s.Join
 	p.Period, p.OperationTimeout = time.Duration(s.Period), time.Duration(s.OperationTimeout)
@@ -179,9 +185,20 @@ func (h *host) levels(s settings.Host) (*hostd.LevelSettings, error) {
 	}, nil
 }
 
+// place makes the folder of the host lock: whoever only looks at a host makes none.
+func (p *parts) place() error {
+	if err := os.MkdirAll(filepath.Dir(p.lock.Path()), 0o755); err != nil {
+		return env.Failed(fmt.Errorf("host lock: %w", err))
+	}
+	return nil
+}
+
 // take waits for the host lock, and gives up when another process has it for
 // longer than an operation may take (R-216-13).
 func (p *parts) take(ctx context.Context) error {
+	if err := p.place(); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(p.settings.OperationTimeout))
 	defer cancel()
 	ok, err := p.lock.TryLockContext(ctx, 100*time.Millisecond)
@@ -223,7 +240,7 @@ Exit statuses of the commands: 0 done, 1 failed, 2 refused with nothing changed,
 	cmd.PersistentFlags().StringVar(&h.root, "root", "/", "folder that stands before every path on the host")
 	i.flags(cmd.Flags())
 	cmd.AddCommand(
-		h.status(), h.preflight(), h.roleIs(), h.allowJoin(), h.recordRole(),
+		h.status(), h.preflight(), h.doctor(), h.roleIs(), h.allowJoin(), h.recordRole(),
 		h.step("promote", "Make this standby a server", fleet.StepPromote),
 		h.step("step-down", "Make this voter an etcd-only server that is leaving", fleet.StepStepDown),
 		h.step("rollback", "Undo a promotion, from whatever state it reached", fleet.StepRollback),
@@ -237,6 +254,9 @@ Exit statuses of the commands: 0 done, 1 failed, 2 refused with nothing changed,
 func (h *host) daemon(ctx context.Context, i inventory) error {
 	p, err := h.parts()
 	if err != nil {
+		return err
+	}
+	if err := p.place(); err != nil {
 		return err
 	}
 	p.daemon.Lock = hostLock{p.lock}

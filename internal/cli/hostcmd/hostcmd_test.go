@@ -20,6 +20,7 @@ import (
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/hostapi"
 	"github.com/exadev/regrade/internal/hostd"
+	"github.com/exadev/regrade/internal/hostd/preflight"
 	"github.com/exadev/regrade/internal/hostd/settings"
 	"github.com/exadev/regrade/internal/lease"
 	"github.com/exadev/regrade/internal/level"
@@ -61,6 +62,8 @@ type rig struct {
 	units  *units
 	silent []string // voters that do not answer
 	others others
+	ahead  time.Duration
+	serves []status.Problem // of a server, by its ways
 }
 
 var ids = map[string]fleet.MemberID{"a": 0xa, "b": 0xb, "c": 0xc, "d": 0xd, "e": 0xe}
@@ -151,6 +154,14 @@ func (r *rig) deps() hostcmd.Deps {
 		Ways:     func(settings.Host, string, platform.Host) hostd.Ways { return r },
 		PeerPort: func(context.Context) bool { return r.peer },
 		Systemd:  func() setup.Manager { return r.units },
+		Version:  "v-test",
+		Proc:     filepath.Join(r.root, "proc"),
+		Dates: func(_ context.Context, urls []string, _ func() time.Time) (ds []preflight.Dated) {
+			for _, u := range urls {
+				ds = append(ds, preflight.Dated{URL: u, Ahead: r.ahead})
+			}
+			return ds
+		},
 		Wait: func(ctx context.Context, d time.Duration) error {
 			r.now = r.now.Add(d)
 			r.waited += d
@@ -191,7 +202,8 @@ func (r *rig) Avoid(bool)                                         {}
 func (r *rig) Preflight(context.Context, hostapi.PreflightInput) status.Preflight {
 	return status.Preflight{OK: len(r.pre) == 0, Problems: r.pre}
 }
-func (r *rig) Dial(context.Context, []hostapi.Standby) []status.Dial { return nil }
+func (r *rig) Serving(context.Context, hostapi.PreflightInput) []status.Problem { return r.serves }
+func (r *rig) Dial(context.Context, []hostapi.Standby) []status.Dial            { return nil }
 
 type etcd struct{ r *rig }
 

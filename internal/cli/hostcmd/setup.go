@@ -17,6 +17,7 @@ import (
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/hostd/settings"
 	"github.com/exadev/regrade/internal/lease"
+	"github.com/exadev/regrade/internal/platform/procs"
 	"github.com/exadev/regrade/internal/platform/rolefile"
 	"github.com/exadev/regrade/internal/platform/systemd"
 	"github.com/exadev/regrade/internal/provision/setup"
@@ -33,7 +34,7 @@ func (m manager) Service(ctx context.Context, name string) (setup.Service, error
 	}
 	return setup.Service{
 		Unit: setup.Unit{
-			Loaded: s.Loaded, Masked: s.Masked, Enabled: s.Enabled == "enabled", Active: s.Active != "inactive" && s.Active != "failed",
+			Loaded: s.Loaded, Masked: s.Masked, Enabled: s.Enabled == "enabled", Stale: s.Stale, Active: s.Active != "inactive" && s.Active != "failed",
 			Commands: s.Commands, Conditions: s.Conditions, Outdated: outdated(s.MainPID),
 		},
 		Environment: s.Environment, EnvironmentFiles: s.EnvironmentFiles,
@@ -43,11 +44,7 @@ func (m manager) Service(ctx context.Context, name string) (setup.Service, error
 // outdated says whether a process runs a program that was replaced: the kernel says so of
 // its file.
 func outdated(pid uint32) bool {
-	if pid == 0 {
-		return false
-	}
-	path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-	return err == nil && strings.HasSuffix(path, " (deleted)")
+	return pid != 0 && (procs.Process{PID: int(pid)}).Replaced("/proc")
 }
 
 // gate is how a command of setup works: dry or wet, with the cluster asked or not.
@@ -207,9 +204,6 @@ func (h *host) document(file string) ([]byte, error) {
 // provision runs do under the host lock, with no swap under way.
 func (h *host) provision(ctx context.Context, g gate, do func(context.Context, setup.Host) ([]status.Problem, error)) error {
 	lock := flock.New(filepath.Join("/", h.root, fleet.FileHostLock))
-	if err := os.MkdirAll(filepath.Dir(lock.Path()), 0o755); err != nil {
-		return env.Failed(fmt.Errorf("host lock: %w", err))
-	}
 	p := parts{lock: lock, settings: settings.Defaults()}
 	if err := p.take(ctx); err != nil {
 		return err

@@ -14,14 +14,15 @@ import (
 // units is a systemd with a k3s agent of the install script, and with the two units of a
 // host that was set up once they were written.
 type units struct {
-	root  string
-	calls []string
+	root    string
+	calls   []string
+	enabled bool
 }
 
 func (u *units) Service(_ context.Context, name string) (setup.Service, error) {
 	drop, err := os.ReadFile(filepath.Join(u.root, "/etc/systemd/system", name+".d/10-regrade.conf"))
 	role := map[string]string{"k3s.service": "server", "k3s-agent.service": "agent"}[name]
-	s := setup.Service{}
+	s := setup.Service{Unit: setup.Unit{Enabled: u.enabled}}
 	s.Loaded, s.Active = name == "k3s-agent.service", name == "k3s-agent.service"
 	s.Environment = []string{"K3S_TOKEN=hush", "K3S_URL=https://10.0.0.2:6443"}
 	s.Commands = [][]string{{"/usr/local/bin/k3s", role}}

@@ -28,8 +28,10 @@ type Unit struct {
 	Loaded  bool
 	Masked  bool
 	Enabled bool
+	// Stale: its files have changed since systemd read them.
+	Stale bool
 	// Active: it runs, starts or stops.
-	Active   bool
+	Active bool
 	// Outdated: it runs a program that has been replaced on the disk since.
 	Outdated bool
 	Commands [][]string

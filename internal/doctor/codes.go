@@ -1,0 +1,63 @@
+package doctor
+
+import (
+	"github.com/exadev/regrade/internal/status"
+	"github.com/exadev/regrade/internal/swap"
+)
+
+// Codes of findings about a host. Those of its preflight stand beside them as they are.
+const (
+	CodeSettings         = "BadSettings"
+	CodeUnseen           = "HostNotSeen"
+	CodeNoKubeconfig     = "NoKubeconfig"
+	CodeOpenKubeconfig   = "KubeconfigOpen"
+	CodeCredential       = "CredentialRefused"
+	CodeNoAPI            = "NoAPI"
+	CodeNoNode           = "NoNode"
+	CodeSkew             = swap.CodeSkew
+	CodeClockUnknown     = "ClockUnknown"
+	CodeNoRole           = "NoRoleFile"
+	CodeBadRole          = status.CodeBadRoleFile
+	CodeBadIdentity      = status.CodeBadIdentity
+	CodeBadJoining       = "BadJoiningFile"
+	CodeBothMay          = "BothMayStart"
+	CodeNeitherMay       = "NeitherMayStart"
+	CodeBothRun          = "BothRun"
+	CodeNeitherRuns      = "NeitherRuns"
+	CodeWrongRuns        = "WrongRoleRuns"
+	CodeNoUnit           = "NoUnit"
+	CodeMasked           = "UnitMasked"
+	CodeDisabled         = "UnitDisabled"
+	CodeStaleUnit        = "UnitNotRead"
+	CodeNoCondition      = "NoStartCondition"
+	CodeLeavingLeft      = "LeavingLeft"
+	CodeJoiningLeft      = "JoiningLeft"
+	CodeAllowJoin        = "AllowJoinSet"
+	CodeTombstone        = "TombstoneLeft"
+	CodeStray            = "StrayDatastore"
+	CodeSQLite           = "SQLiteLeft"
+	CodeJoinLeft         = "JoinDropInLeft"
+	CodeHalfJoin         = "JoinDropInHalf"
+	CodeLevelLeft        = "LevelLeft"
+	CodeLevelDiffers     = "LevelNotRun"
+	CodeBadJournal       = status.CodeBadJournal
+	CodeHalts            = "DaemonHalts"
+	CodeEtcdDown         = "EtcdDown"
+	CodeEtcdVersion      = swap.CodeEtcdVersion
+	CodeAlarm            = swap.CodeAlarm
+	CodeSlowDisk         = "SlowDisk"
+	CodeDiskUnknown      = "DiskNotMeasured"
+	CodeTwins            = "TwoOnOnePort"
+	CodeNotListening     = "NotListening"
+	CodeForeignListener  = "ForeignListener"
+	CodePortsUnknown     = "PortsNotRead"
+	CodeNoOwnJoinURL     = "NoOwnJoinURL"
+	CodeNoJoinURL        = "NoJoinURL"
+	CodeJoinURLElsewhere = "JoinURLElsewhere"
+	CodeJoinURLOfNobody  = "JoinURLOfNobody"
+	CodeNoDaemon         = swap.CodeNoHostDaemon
+	CodeReplaced         = "ProgramReplaced"
+	CodeK3sReplaced      = "K3sReplaced"
+	CodeNoPassword       = "NoNodePassword"
+	CodePassword         = "NodePasswordDiffers"
+)
