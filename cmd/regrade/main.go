@@ -13,6 +13,7 @@ import (
 	"github.com/exadev/regrade/internal/cli/alertcmd"
 	"github.com/exadev/regrade/internal/cli/entrycmd"
 	"github.com/exadev/regrade/internal/cli/env"
+	"github.com/exadev/regrade/internal/cli/fleetcmd"
 	"github.com/exadev/regrade/internal/cli/heartbeatcmd"
 	"github.com/exadev/regrade/internal/cli/hostcmd"
 	"github.com/exadev/regrade/internal/cli/probecmd"
@@ -52,7 +53,7 @@ func main() {
 	d.More = append(d.More,
 		entrycmd.New(e), hostcmd.New(e, hostcmd.Production(cli.Version)), hostcmd.NewLevel(e, hostcmd.Production(cli.Version)), probecmd.New(e, probecmd.Production(cli.Version)),
 		heartbeatcmd.New(e, heartbeatcmd.Production(cli.Version)), alertcmd.New(e, alertcmd.Production(cli.Version)),
-		recoverycmd.New(e, recoverycmd.Production(cli.Version)),
+		recoverycmd.New(e, recoverycmd.Production(cli.Version)), fleetcmd.NewInit(e, fleetcmd.InitProduction(cli.Version)),
 	)
 	code := cli.Run(ctx, os.Args[1:], e, d)
 	stop()

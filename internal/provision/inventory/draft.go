@@ -80,10 +80,7 @@ func (d *Draft) host(n k3s.Node, keys fleet.Keys) DraftHost {
 		h.note("its system calls itself %q, as k3s's own image does: taken for a container", n.OSImage)
 	}
 	h.addressed(n)
-	for _, p := range unfit(h, n) {
-		d.Against = append(d.Against, p)
-		h.note("%s", p.Sentence)
-	}
+	d.Against = append(d.Against, unfit(h, n)...)
 	return h
 }
 
@@ -137,7 +134,7 @@ func unfit(h DraftHost, n k3s.Node) (out []status.Problem) {
 	return out
 }
 
-func (d *Draft) servers() (out []DraftHost) {
+func (d Draft) servers() (out []DraftHost) {
 	for _, h := range d.Hosts {
 		if h.Role == fleet.RoleServer {
 			out = append(out, h)
@@ -146,8 +143,11 @@ func (d *Draft) servers() (out []DraftHost) {
 	return out
 }
 
+// Servers is how many there are.
+func (d Draft) Servers() int { return len(d.servers()) }
+
 // fleet is the draft as the file will be read.
-func (d *Draft) fleet(target int) Fleet {
+func (d Draft) fleet(target int) Fleet {
 	f := Fleet{MaxServers: target + spare}
 	for _, h := range d.Hosts {
 		f.Hosts = append(f.Hosts, h.Host)

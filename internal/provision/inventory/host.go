@@ -77,12 +77,15 @@ func (h *Host) defaults() {
 		h.SSH = h.Address
 	}
 	if h.JoinURL == "" && h.Address != "" {
-		h.JoinURL = "https://" + bracketed(h.Address) + ":6443"
+		h.JoinURL = joinURL(h.Address)
 	}
 	if h.Platform == Docker && h.Project == "" {
 		h.Project = DefaultProject
 	}
 }
+
+// joinURL is the one that a host has where the file does not say.
+func joinURL(address string) string { return "https://" + bracketed(address) + ":6443" }
 
 func bracketed(address string) string {
 	if strings.Contains(address, ":") {

@@ -23,8 +23,10 @@ func (r *reader) together(f Fleet) {
 	}
 	r.twice(f, "name", func(h Host) string { return h.Name })
 	r.twice(f, "address", func(h Host) string { return sameAddress(h.Address) })
-	r.twice(f, "ssh", func(h Host) string { return h.SSH })
-	r.twice(f, "join-url", func(h Host) string { return sameURL(h.JoinURL) })
+	// What follows from an address that two hosts have is no mistake of its own.
+	bySSH, byURL := map[string]bool{}, map[string]bool{}
+	r.twice(f, "ssh", func(h Host) string { return own(h.SSH, h.SSH == h.Address, bySSH) })
+	r.twice(f, "join-url", func(h Host) string { return own(sameURL(h.JoinURL), h.JoinURL == joinURL(h.Address), byURL) })
 	if !slices.ContainsFunc(f.Hosts, func(h Host) bool { return h.Role == fleet.RoleServer }) {
 		r.say(0, "", "hosts: none has the role server")
 	}
@@ -46,6 +48,16 @@ func (r *reader) together(f Fleet) {
 	for i, h := range f.Hosts {
 		r.ownSettings(f, h, under(hostPath(i), "settings"))
 	}
+}
+
+// own is a value, empty for one that follows from an address and that a host before has
+// by its own.
+func own(v string, follows bool, had map[string]bool) string {
+	if follows && had[v] {
+		return ""
+	}
+	had[v] = had[v] || follows
+	return v
 }
 
 // twice says where two hosts have the same of what has to differ. An empty value has
