@@ -26,13 +26,26 @@ func Write(path string, content []byte, mode fs.FileMode) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	if err := renameio.WriteFile(path, content, mode, renameio.WithTempDir(dir), renameio.IgnoreUmask()); err != nil {
+	if err := replace(path, dir, content, mode); err != nil {
 		if p, ok := errors.AsType[*fs.PathError](err); ok {
 			err = p.Err // without the temporary name: the same trouble reads the same each time
 		}
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return Sync(dir)
+}
+
+// replace is renameio.WriteFile, which would keep the mode of a file that is there.
+func replace(path, dir string, content []byte, mode fs.FileMode) error {
+	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(dir), renameio.WithStaticPermissions(mode))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Cleanup() }()
+	if _, err := f.Write(content); err != nil {
+		return err
+	}
+	return f.CloseAtomicallyReplace()
 }
 
 // Remove deletes path; one that is not there is no error.

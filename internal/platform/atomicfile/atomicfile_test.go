@@ -44,6 +44,23 @@ func TestWriteOfTheSameContentKeepsTheFile(t *testing.T) {
 	}
 }
 
+// A secret that is written over a file which others may read is not theirs to read. The
+// break check: renameio.WriteFile.
+func TestWriteGivesTheModeToAFileThatIsThere(t *testing.T) { // safety rule 31
+	path := filepath.Join(t.TempDir(), "file")
+	for _, content := range []string{"old", "new", "new"} {
+		if err := os.WriteFile(path, []byte("old"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := atomicfile.Write(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("mode %v, %v; want 0600", info.Mode(), err)
+		}
+	}
+}
+
 func TestRemoveTwice(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	if err := atomicfile.Write(path, nil, 0o644); err != nil {
