@@ -204,6 +204,16 @@ max-servers: 0
 	}
 }
 
+func TestOfManyMistakesTheFirstAreSaid(t *testing.T) {
+	_, err := inventory.Parse([]byte(least+strings.Repeat("  - {}\n", 40)), flags)
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	if lines := strings.Split(err.Error(), "\n"); len(lines) != 51 || lines[0] != "line 7: hosts[5]: name is missing" || lines[50] != "and 70 more" {
+		t.Errorf("%d lines, the first %q, the last %q", len(lines), lines[0], lines[len(lines)-1])
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(least))
 	f.Add([]byte("settings: {period: 5, label-prefix: a/}\nmax-servers: 9\n" + least))

@@ -40,10 +40,8 @@ func (r *reader) together(f Fleet) {
 	bare := f.Hosts[0]
 	bare.Settings, bare.Platform, bare.Name = nil, Native, "n"
 	for _, p := range hostProblems(f, bare) {
-		if top(p.key) != "servers" { // the join URLs: said of them
-			s, _ := f.Setting(p.key)
-			r.say(s.Line, under("settings", p.key), "%s", p.sentence)
-		}
+		s, _ := f.Setting(p.key)
+		r.say(s.Line, under("settings", p.key), "%s", p.sentence)
 	}
 	for i, h := range f.Hosts {
 		r.ownSettings(f, h, under(hostPath(i), "settings"))
@@ -85,8 +83,8 @@ func (r *reader) ownSettings(f Fleet, h Host, at string) {
 	for _, p := range hostProblems(f, h) {
 		_, own := h.Settings[top(p.key)]
 		switch {
-		case p.key == "node" && fleet.CheckName(h.Name) != nil, !own && top(p.key) == "servers":
-			continue // the name, the join URLs: said of them
+		case p.key == "node" && fleet.CheckName(h.Name) != nil:
+			continue // said of the name
 		case !own && slices.Contains(sharedKeys, p.key):
 			continue // said of the settings of the fleet
 		}
@@ -115,7 +113,11 @@ type hostProblem struct{ key, sentence string }
 
 // hostProblems are what a host's daemon would say of its host.yaml.
 func hostProblems(f Fleet, h Host) (out []hostProblem) {
-	raw, err := yaml.Marshal(f.hostYAML(h))
+	doc := f.hostYAML(h)
+	if _, own := h.Settings["servers"]; !own {
+		doc["servers"] = []string{"https://n:6443"} // the join URLs are checked as such, and are many
+	}
+	raw, err := yaml.Marshal(doc)
 	if err == nil {
 		_, err = settings.Parse(raw)
 	}
@@ -141,8 +143,8 @@ func sameAddress(v string) string {
 
 func sameURL(v string) string {
 	u, err := url.Parse(v)
-	if err != nil {
-		return v
+	if err != nil || u.Hostname() == "" {
+		return "" // said already
 	}
 	port := u.Port()
 	if port == "" {

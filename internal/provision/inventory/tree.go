@@ -31,14 +31,22 @@ type mistake struct {
 // reader walks the file's tree and collects what is wrong with it.
 type reader struct {
 	mistakes []mistake
+	more     int // beyond maxSaid
 	// prefix is that of regrade's own labels.
 	prefix string
 	// lines are of the settings of hosts, by path.
 	lines map[string]int
 }
 
+// maxSaid bounds what is said of one file: nobody reads more at once.
+const maxSaid = 50
+
 // say notes a mistake at a line. The path is empty for the file itself.
 func (r *reader) say(line int, path, format string, args ...any) {
+	if len(r.mistakes) == maxSaid {
+		r.more++
+		return
+	}
 	sentence := fmt.Sprintf(format, args...)
 	if path != "" {
 		sentence = path + ": " + sentence
@@ -55,6 +63,9 @@ func (r *reader) err() error {
 			m.sentence = fmt.Sprintf("line %d: %s", m.line, m.sentence)
 		}
 		all = append(all, errors.New(m.sentence))
+	}
+	if r.more > 0 {
+		all = append(all, fmt.Errorf("and %d more", r.more))
 	}
 	return errors.Join(all...)
 }
@@ -147,8 +158,10 @@ func (r *reader) unknown(e entry, path string, keys []string, hint func(key stri
 	if hint != nil {
 		more = hint(e.key)
 	}
-	if like := closest(e.key, keys); more == "" && like != "" {
-		more = "did you mean " + like + "?"
+	if more == "" && len(r.mistakes) < maxSaid {
+		if like := closest(e.key, keys); like != "" {
+			more = "did you mean " + like + "?"
+		}
 	}
 	if more != "" {
 		more = "; " + more
