@@ -33,10 +33,19 @@ type reading struct {
 
 const maxIncludes = 16 // deep, as ssh has it
 
-// file reads one file. active says whether its lines apply; one that is included where they
-// do not is read no further. base is where relative names of an Include are.
-func (r *reading) file(path, base string, depth int, own bool) error {
-	if depth > maxIncludes {
+// place is where a file is read from.
+type place struct {
+	base  string // where relative names of an Include are
+	own   bool   // the person's, not the system's
+	depth int    // of Include
+	// never: it is included where no line applies. It is read all the same, as ssh does: a
+	// Match final in it asks for the second pass, in which that may be otherwise.
+	never bool
+}
+
+// file reads one file.
+func (r *reading) file(path string, p place) error {
+	if p.depth > maxIncludes {
 		return r.unsupported(path, "there are too many Include in each other")
 	}
 	content, err := os.ReadFile(path)
@@ -46,12 +55,12 @@ func (r *reading) file(path, base string, depth int, own bool) error {
 	if err != nil {
 		return r.unsupported(path, "it cannot be read: %v", err)
 	}
-	if own {
+	if p.own {
 		if why := writableByOthers(path); why != "" {
 			return r.unsupported(path, "%s", why)
 		}
 	}
-	active := true
+	active := !p.never
 	for i, line := range strings.Split(string(content), "\n") {
 		at := fmt.Sprintf("%s:%d", path, i+1)
 		keyword, args, err := words(strings.TrimSuffix(line, "\r"))
@@ -60,16 +69,16 @@ func (r *reading) file(path, base string, depth int, own bool) error {
 			return r.unsupported(at, "%v", err)
 		case keyword == "":
 		case keyword == "host":
-			active = listMatches(args, r.host)
+			active = !p.never && listMatches(args, r.host)
 		case keyword == "match":
-			if active, err = r.match(args, at); err != nil {
+			if active, err = r.match(args, at, !p.never); err != nil {
+				return err
+			}
+		case keyword == "include":
+			if err := r.include(args, at, place{p.base, p.own, p.depth + 1, !active}); err != nil {
 				return err
 			}
 		case !active:
-		case keyword == "include":
-			if err := r.include(args, at, base, depth, own); err != nil {
-				return err
-			}
 		default:
 			if err := r.take(keyword, args, at); err != nil {
 				return err
@@ -79,21 +88,21 @@ func (r *reading) file(path, base string, depth int, own bool) error {
 	return nil
 }
 
-func (r *reading) include(patterns []string, at, base string, depth int, own bool) error {
-	for _, p := range patterns {
-		p, err := expandHome(p, r.o.Home)
+func (r *reading) include(patterns []string, at string, p place) error {
+	for _, pattern := range patterns {
+		pattern, err := expandHome(pattern, r.o.Home)
 		if err != nil {
 			return r.unsupported(at, "%v", err)
 		}
-		if !filepath.IsAbs(p) {
-			p = filepath.Join(base, p)
+		if !filepath.IsAbs(pattern) {
+			pattern = filepath.Join(p.base, pattern)
 		}
-		files, err := filepath.Glob(p)
+		files, err := filepath.Glob(pattern)
 		if err != nil {
-			return r.unsupported(at, "%q: %v", p, err)
+			return r.unsupported(at, "%q: %v", pattern, err)
 		}
 		for _, f := range files {
-			if err := r.file(f, base, depth+1, own); err != nil {
+			if err := r.file(f, p); err != nil {
 				return err
 			}
 		}
@@ -101,9 +110,9 @@ func (r *reading) include(patterns []string, at, base string, depth int, own boo
 	return nil
 }
 
-// match says whether the lines after a Match apply. Criteria are asked from left to right,
-// the first that does not hold ends it.
-func (r *reading) match(args []string, at string) (bool, error) {
+// match says whether the lines after a Match apply: all criteria have to hold. One that we
+// do not know is refused, unless one before it does not hold.
+func (r *reading) match(args []string, at string, may bool) (bool, error) {
 	if len(args) == 0 {
 		return false, r.unsupported(at, "Match says nothing")
 	}
@@ -130,15 +139,21 @@ func (r *reading) match(args []string, at string) (bool, error) {
 				value = args[i]
 			}
 			is := map[string]string{"host": r.hostName(), "originalhost": r.written, "user": r.user(), "localuser": r.o.User}[criterion]
+			if strings.HasSuffix(criterion, "host") { // names, unlike those after Host
+				value, is = strings.ToLower(value), strings.ToLower(is)
+			}
 			holds = listMatches(strings.Split(value, ","), is)
+		case "exec", "tagged", "localnetwork", "version", "sessiontype", "command":
+			if may {
+				return false, r.unsupported(at, "Match %s is not followed", criterion)
+			}
+			i++ // its value
 		default:
-			return false, r.unsupported(at, "Match %s is not followed", criterion)
+			return false, r.unsupported(at, "Match %q is not known", criterion)
 		}
-		if holds == not {
-			return false, nil
-		}
+		may = may && holds != not
 	}
-	return true, nil
+	return may, nil
 }
 
 // take keeps a line that applies.

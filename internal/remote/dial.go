@@ -77,17 +77,18 @@ func jump(ctx context.Context, s settings, t Target, o Options, trail []string) 
 	if len(trail)+len(s.jumps) > maxHops {
 		return nil, bad("leads in a circle, or over too many hosts: " + strings.Join(trail, ", "))
 	}
+	var hops []Target
 	for _, name := range s.jumps {
 		hop, err := ParseTarget(strings.TrimPrefix(strings.TrimSpace(name), "ssh://"))
-		if err == nil && hop.Local {
-			err = errors.New("this machine is no host on the way")
-		}
 		if err != nil {
-			if via != nil {
-				via.close()
-			}
 			return nil, bad(err.Error())
 		}
+		if hop.Local {
+			return nil, bad("this machine is no host on the way")
+		}
+		hops = append(hops, hop)
+	}
+	for _, hop := range hops {
 		if via, err = connect(ctx, hop, o, via, trail); err != nil {
 			return nil, err
 		}

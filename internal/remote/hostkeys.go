@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -118,19 +119,27 @@ func (h *hostKeys) algorithms() []string {
 // verify is the callback that a connection is made with. The name it is given is keyName.
 func (h *hostKeys) verify(name string, at net.Addr, key ssh.PublicKey) error {
 	err := h.check(name, at, key)
+	cert, isCert := key.(*ssh.Certificate)
+	if err == nil && !isCert && !slices.ContainsFunc(h.known, func(k knownhosts.KnownKey) bool { return bytes.Equal(k.Key.Marshal(), key.Marshal()) }) {
+		// The package takes an authority's key for a host's own as well.
+		err = &knownhosts.KeyError{}
+	}
 	if err == nil {
 		return nil
 	}
+	var revoked *knownhosts.RevokedError
+	if isCert && !errors.As(h.check(name, at, cert.Key), &revoked) {
+		_ = errors.As(h.check(name, at, cert.SignatureKey), &revoked)
+	}
 	shown := fingerprint(key)
 	p := &Problem{Host: h.s.name, Err: err}
-	var revoked *knownhosts.RevokedError
 	var unknown *knownhosts.KeyError
 	where := strings.Join(h.files, ", ")
 	if where == "" {
 		where = "none of " + strings.Join(h.s.knownHosts, ", ") + " is there"
 	}
 	switch {
-	case errors.As(err, &revoked):
+	case revoked != nil, errors.As(err, &revoked):
 		p.Code = HostKeyRevoked
 		p.Sentence = fmt.Sprintf("%s shows a key that %s:%d revokes: %s", h.s.name, revoked.Revoked.Filename, revoked.Revoked.Line, shown)
 	case errors.As(err, &unknown) && len(h.known) > 0:

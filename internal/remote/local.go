@@ -129,10 +129,11 @@ func lookUp(name, path string) (program string, code int, why string) {
 }
 
 func (l local) Put(ctx context.Context, path string, content io.Reader, mode fs.FileMode) error {
-	if err := l.put(ctx, path, content, mode); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+	err := l.put(ctx, path, content, mode)
+	if err == nil || named(err) {
+		return err
 	}
-	return nil
+	return fmt.Errorf("write %s: %w", path, err)
 }
 
 func (local) put(ctx context.Context, path string, content io.Reader, mode fs.FileMode) error {

@@ -29,10 +29,11 @@ func checkPut(p string, mode fs.FileMode) error {
 }
 
 func (s *sshRunner) Put(ctx context.Context, path string, content io.Reader, mode fs.FileMode) error {
-	if err := s.put(ctx, path, content, mode); err != nil {
-		return fmt.Errorf("write %s on %s: %w", path, s.link.name, err)
+	err := s.put(ctx, path, content, mode)
+	if err == nil || named(err) {
+		return err
 	}
-	return nil
+	return s.wrap("write "+path, err)
 }
 
 func (s *sshRunner) put(ctx context.Context, path string, content io.Reader, mode fs.FileMode) error {
@@ -65,6 +66,15 @@ func (s *sshRunner) put(ctx context.Context, path string, content io.Reader, mod
 		said = "it was ended"
 	}
 	return s.problem(code, path, said)
+}
+
+// named says whether an error names the file already.
+func named(err error) bool {
+	switch CodeOf(err) {
+	case NoFolder, DiskFull, ReadOnly, NotArrived, WriteFailed:
+		return true
+	}
+	return false
 }
 
 func (s *sshRunner) problem(code Code, path, said string) error {

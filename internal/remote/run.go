@@ -27,9 +27,17 @@ const endGrace = 3 * time.Second
 func (s *sshRunner) Run(ctx context.Context, c Command) (Result, error) {
 	r, err := s.run(ctx, c)
 	if err != nil {
-		return Result{}, fmt.Errorf("run %s on %s: %w", name(c), s.link.name, err)
+		return Result{}, s.wrap("run "+name(c), err)
 	}
 	return r, nil
+}
+
+// wrap names what was done, and the host where the error does not.
+func (s *sshRunner) wrap(what string, err error) error {
+	if CodeOf(err) == "" {
+		what += " on " + s.link.name
+	}
+	return fmt.Errorf("%s: %w", what, err)
 }
 
 // name is what errors call a command.
@@ -228,9 +236,9 @@ func (s *sshRunner) notBegun(r Result) error {
 		said = strings.TrimSpace(string(r.Out))
 	}
 	said = short(said)
-	if strings.Contains(said, "sudo") {
+	if _, reason, ok := strings.Cut(said, "sudo -n: "); ok {
 		return &Problem{Code: NoSudo, Host: s.link.name,
-			Sentence: fmt.Sprintf("%s: the user is not root and may not become it without a password: %s", s.link.name, said)}
+			Sentence: fmt.Sprintf("%s: the user is not root and may not become it without a password: %s", s.link.name, reason)}
 	}
 	return &Problem{Code: NoShell, Host: s.link.name,
 		Sentence: fmt.Sprintf("%s runs no command for this user (exit status %d): %s", s.link.name, r.Code, said)}

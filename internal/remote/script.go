@@ -3,9 +3,10 @@ package remote
 // Programs for sh on the host. Arguments come as "$@", contents on the standard input.
 const (
 	// becomeRoot runs its arguments as root, by sudo where the user is not. What sudo says
-	// is to be in English.
+	// is to be in English, and to be known as sudo's.
 	becomeRoot = `LC_ALL=C; PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin; export LC_ALL PATH
 if [ "$(id -u)" = 0 ]; then exec "$@"; fi
+echo "sudo -n:" >&2
 exec sudo -n -- "$@"`
 
 	// begin says on both outputs that what follows is the command's own: a login shell and

@@ -56,7 +56,7 @@ func resolve(t Target, o Options) (settings, error) {
 			if !own {
 				base = filepath.Dir(f)
 			}
-			if err := r.file(f, base, 0, own); err != nil {
+			if err := r.file(f, place{base: base, own: own}); err != nil {
 				return err
 			}
 		}
@@ -66,10 +66,9 @@ func resolve(t Target, o Options) (settings, error) {
 		return settings{}, err
 	}
 	if r.wantFinal {
-		r.final, r.host = true, r.hostName()
-		if _, ok := r.first("hostname"); ok { // %h was put in, and is not again
-			r.entries["hostname"][0].args = []string{strings.ReplaceAll(r.host, "%", "%%")}
-		}
+		r.final, r.host = true, strings.ToLower(r.hostName())
+		// The name stands from now on, %h put in once; ssh takes no other in its second pass.
+		r.entries["hostname"] = []entry{{args: []string{strings.ReplaceAll(r.host, "%", "%%")}}}
 		if err := read(); err != nil {
 			return settings{}, err
 		}
@@ -91,7 +90,7 @@ func (r *reading) settings() (settings, error) {
 		return settings{}, err
 	}
 	s := settings{
-		hostName: r.hostName(), user: r.user(), port: 22, network: "tcp",
+		hostName: strings.ToLower(r.hostName()), user: r.user(), port: 22, network: "tcp",
 		timeout: cmp.Or(r.o.Timeout, DefaultTimeout), agent: r.o.AgentSocket,
 	}
 	var err error
@@ -124,7 +123,7 @@ func (r *reading) settings() (settings, error) {
 	if e, ok := r.first("proxyjump"); ok && !strings.EqualFold(e.args[0], "none") {
 		s.jumps = strings.Split(e.args[0], ",")
 	}
-	s.keyName = net.JoinHostPort(strings.ToLower(s.hostName), strconv.Itoa(s.port))
+	s.keyName = net.JoinHostPort(s.hostName, strconv.Itoa(s.port))
 	if e, ok := r.first("hostkeyalias"); ok {
 		s.keyName = net.JoinHostPort(strings.ToLower(e.args[0]), "22")
 	}
