@@ -19,6 +19,7 @@ import (
 type Cluster interface {
 	controller.Cluster
 	controller.Waker
+	Survey
 }
 
 // Deps are what commands are made with; tests put an in-memory cluster here.
@@ -72,7 +73,7 @@ can never be swapped, 3 not yet.`,
 	root.SetErr(e.Err)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
-		newController(e, d), newSwap(e, d), newStatus(e, d), newPlan(e, d), newExplain(e, d), newPause(e, d), newResume(e, d),
+		newController(e, d), newSwap(e, d), newStatus(e, d), newPlan(e, d), newExplain(e, d), newDoctor(e, d), newPause(e, d), newResume(e, d),
 		newManifests(e), newVersion(e),
 	)
 	root.AddCommand(d.More...)

@@ -25,6 +25,7 @@ import (
 	"github.com/exadev/regrade/internal/controller"
 	"github.com/exadev/regrade/internal/controller/clustertest"
 	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/k3s"
 	"github.com/exadev/regrade/internal/kube"
 	"github.com/exadev/regrade/internal/observe"
 	"github.com/exadev/regrade/internal/status"
@@ -276,6 +277,12 @@ func change(s *clustertest.State, arg string) {
 		reports[name] = text(r)
 	case "pod":
 		s.Pods = append(s.Pods, clustertest.Pod{Node: name, Pod: observe.Pod{Namespace: "ns", Name: "db", UID: "1", Owner: "StatefulSet"}, Budget: "budget db needs 2"})
+	case "demoted-server":
+		n.Annotations[k3s.AnnotationArgs] = `["agent","--server","https://10.0.0.4:6443","--token","********"]`
+	case "controller":
+		s.Survey.OwnPods = append(s.Survey.OwnPods, observe.OwnPod{Namespace: "ns", Name: "controller-" + name, Component: "controller", Container: "controller", Node: name, Image: "regrade:1", Phase: "Running", Ready: true})
+	case "probe":
+		s.Beats["probe of "+name] = observe.Heartbeat{Node: name, Probe: true, BootID: "b", Counter: "1", Renewed: when}
 	default:
 		panic("fleet: " + arg)
 	}

@@ -61,3 +61,35 @@ const (
 	CodeNoPassword       = "NoNodePassword"
 	CodePassword         = "NodePasswordDiffers"
 )
+
+// Codes of findings about a fleet. Those of gates stand beside them as they are.
+const (
+	CodeNotRead         = swap.CodeMissing
+	CodeNoController    = "NoController"
+	CodeTwoControllers  = "TwoControllers"
+	CodePodNotReady     = "PodNotReady"
+	CodeImages          = "ImagesDiffer"
+	CodePodsUnknown     = "PodsNotListed"
+	CodeBadStatus       = "StatusUnreadable"
+	CodePaused          = swap.CodePaused
+	CodeDryRun          = "DryRun"
+	CodeBadRequest      = swap.CodeRequestMalformed
+	CodeBadLabel        = "BadLabel"
+	CodeNotEligible     = "VoterNotEligible"
+	CodeFewEligible     = "NoStandby"
+	CodeMarksLeft       = "MarksLeft"
+	CodeForeignPrefix   = "ForeignPrefix"
+	CodeRemoveAsked     = swap.CodeStaleRemove
+	CodeRoleLabels      = "RoleLabelsLeft"
+	CodeDesired         = "DesiredRoleDiffers"
+	CodeLeaseExpired    = "LeaseExpired"
+	CodeServerDemoted   = "ServerDemoted"
+	CodeKubeDemoted     = "KubeconfigDemoted"
+	CodeNoProbe         = "NoProbe"
+	CodeProbeSilent     = "ProbeSilent"
+	CodeK3sMixed        = swap.CodeK3sVersions
+	CodeRegradeVersions = "RegradeVersionsDiffer"
+	CodeLabelWanted     = "LabelNotAsWritten"
+	CodeAddressWanted   = "AddressNotAsWritten"
+	CodeHostNotAsked    = "HostNotAsked"
+)

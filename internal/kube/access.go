@@ -99,6 +99,21 @@ func connect(cfg *rest.Config, servers []string) (*Connection, error) {
 	return &Connection{Client: versioned{WithWatch: c, t: t}, Transport: t, core: core}, nil
 }
 
+// Named is host and port of the API server that the configuration names, whatever Servers
+// says; empty inside a cluster, where a service stands before all of them.
+func Named(a Access) string {
+	a.Servers = nil
+	cfg, err := config(a)
+	if err != nil || cfg.BearerTokenFile != "" && a.Kubeconfig == "" {
+		return ""
+	}
+	u, err := url.Parse(cfg.Host)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}
+
 func config(a Access) (*rest.Config, error) {
 	var cfg *rest.Config
 	var err error

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/exadev/regrade/internal/execute"
@@ -25,6 +26,7 @@ type Client struct {
 	date      func() time.Time
 	requests  func() int64
 	server    func() string
+	core      rest.Interface // nil where no log can be read
 	namespace string
 	actuators string
 }
@@ -45,7 +47,7 @@ var (
 // NewClient makes a Client on a connection.
 func NewClient(conn *Connection, o Options) *Client {
 	k := newClient(conn.Client, conn.Transport.Date, o)
-	k.requests, k.server = conn.Transport.Requests, conn.Transport.Host
+	k.requests, k.server, k.core = conn.Transport.Requests, conn.Transport.Host, conn.core
 	return k
 }
 

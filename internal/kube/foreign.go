@@ -72,10 +72,12 @@ func lasting(err error) bool {
 }
 
 // plain says whether a Kubernetes may answer this in plain text or without a word:
-// health checks, and what fails before the API itself is reached.
+// health checks, a pod's log, and what fails before the API itself is reached.
 func plain(resp *http.Response) bool {
-	return resp.StatusCode == http.StatusNoContent || resp.StatusCode >= http.StatusBadRequest ||
-		resp.Request != nil && strings.HasSuffix(resp.Request.URL.Path, "/readyz")
+	if resp.StatusCode == http.StatusNoContent || resp.StatusCode >= http.StatusBadRequest {
+		return true
+	}
+	return resp.Request != nil && (strings.HasSuffix(resp.Request.URL.Path, "/readyz") || strings.HasSuffix(resp.Request.URL.Path, "/log"))
 }
 
 // Denied says in words what the API at server answered when to ask again changes

@@ -21,6 +21,56 @@ func Gates(o Observation, p Policy, pair Pair) []status.Reason {
 	return v.startGates(pair)
 }
 
+// Standing is what stands against any swap, whichever hosts it would name: the member
+// lists, the voters, their versions. While a swap is under way there is a voter more than
+// the target at times, and that is named too.
+func Standing(o Observation, p Policy) []status.Reason {
+	v := newView(&o, p)
+	rs := append(v.listGates(p.Target), v.claims()...)
+	for i := range o.Hosts {
+		h := &o.Hosts[i]
+		if _, ok := v.memberOfNode(h.Name); ok && v.list.known {
+			rs = append(rs, v.voterGates(h)...)
+		}
+	}
+	return append(rs, v.versionGates()...)
+}
+
+// Voters are the Nodes that vote by the voters' member lists, sorted; false where
+// nobody knows.
+func Voters(o Observation, p Policy) ([]string, bool) {
+	v := newView(&o, p)
+	if !v.list.known {
+		return nil, false
+	}
+	var names []string
+	for _, m := range v.list.members {
+		if node := nodeOf(v.o, m); node != "" && !m.Learner {
+			names = append(names, node)
+		}
+	}
+	slices.Sort(names)
+	return names, true
+}
+
+// Newcomer is what speaks against a standby as the newcomer of any swap.
+func Newcomer(o Observation, p Policy, node string) []status.Reason {
+	v := newView(&o, p)
+	if h := o.Host(node); h != nil {
+		return v.standbyGates(h)
+	}
+	return v.personsGates(node, nil)
+}
+
+// Outgoing is the same of a voter as the one that goes.
+func Outgoing(o Observation, p Policy, node string) []status.Reason {
+	v := newView(&o, p)
+	if h := o.Host(node); h != nil {
+		return v.outgoingGates(h)
+	}
+	return v.personsGates(node, nil)
+}
+
 // Usage says whether a reason means that the request itself is wrong, rather
 // than that the moment is (R-E2-04: exit status 2).
 func Usage(code string) bool {

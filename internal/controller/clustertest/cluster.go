@@ -36,6 +36,7 @@ type State struct {
 	Pods      []Pod                `json:",omitempty"`
 	Kubelets  map[string]time.Time `json:",omitempty"`
 	Snapshots []swap.Snapshot      `json:",omitempty"`
+	Survey    Survey               `json:",omitzero"`
 	// Version is the last resourceVersion given.
 	Version int
 }
