@@ -24,6 +24,7 @@ import (
 	"github.com/exadev/regrade/internal/heartbeat"
 	hostsettings "github.com/exadev/regrade/internal/hostd/settings"
 	"github.com/exadev/regrade/internal/provision/inventory"
+	"github.com/exadev/regrade/internal/provision/setup"
 	"github.com/exadev/regrade/internal/status"
 	"github.com/exadev/regrade/internal/web"
 )
@@ -43,6 +44,7 @@ func TestTheInterfacePageListsWhatTheCodeFixes(t *testing.T) {
 		"env.example":       composeVariables(t),
 		"fleet.yaml":        fields(reflect.TypeFor[inventory.Fleet](), nil),
 		"host.yaml":         fields(reflect.TypeFor[hostsettings.Host](), nil),
+		"docker document":   fields(reflect.TypeFor[setup.Docker](), nil),
 		"json status":       fields(reflect.TypeFor[status.Status](), shared),
 		"json report":       fields(reflect.TypeFor[status.Report](), shared),
 		"json record":       fields(reflect.TypeFor[status.Record](), shared),

@@ -109,6 +109,7 @@ const (
 	FilePassword    = RoleDir + "/node-password-sum"
 	FileJoining     = "/run/regrade/joining"
 	FileAllowJoin   = "/run/regrade/allow-join"
+	FileSetupLock   = "/run/regrade/setup.lock"       // on Docker: of host setup and host remove, before there is a data volume
 	FileApplying    = "/run/regrade/apply-level.lock" // platform command: a run of apply_level has its lock
 	FileHostConfig  = "/etc/regrade/host.yaml"
 	FileJoinConfig  = "/etc/regrade/join.yaml"

@@ -25,8 +25,10 @@ import (
 	"github.com/exadev/regrade/internal/memory"
 	"github.com/exadev/regrade/internal/obs"
 	"github.com/exadev/regrade/internal/platform"
+	"github.com/exadev/regrade/internal/platform/docker"
 	"github.com/exadev/regrade/internal/platform/systemd"
 	"github.com/exadev/regrade/internal/probe/sensor"
+	"github.com/exadev/regrade/internal/provision/project"
 	"github.com/exadev/regrade/internal/provision/setup"
 	"github.com/exadev/regrade/internal/sleep"
 )
@@ -51,6 +53,8 @@ type Deps struct {
 	Memory func(h settings.Host, root string) func() level.Reading
 	// Systemd is the host's, for the commands that set it up.
 	Systemd func() setup.Manager
+	// Project is the same of a host whose k3s runs in containers.
+	Project func(root string) project.Host
 	// PeerPort says whether something answers at this host's etcd peer port.
 	PeerPort func(context.Context) bool
 	// Version is regrade's own; Dates asks API servers for the time; Proc is where
@@ -98,6 +102,13 @@ func Production(version string) Deps {
 			}
 		},
 		Systemd: func() setup.Manager { return manager{systemd.NewManager()} },
+		Project: func(root string) project.Host {
+			return project.Host{
+				Root:     root,
+				Engine:   func(socket string) (project.Engine, error) { return docker.NewEngine(socket) },
+				Programs: func(socket string) project.Programs { return project.OfHost{Socket: socket} },
+			}
+		},
 		PeerPort: func(ctx context.Context) bool {
 			d := net.Dialer{Timeout: time.Second}
 			c, err := d.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", "2380"))

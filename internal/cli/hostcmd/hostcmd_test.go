@@ -27,6 +27,8 @@ import (
 	"github.com/exadev/regrade/internal/platform"
 	"github.com/exadev/regrade/internal/platform/platformtest"
 	"github.com/exadev/regrade/internal/platform/rolefile"
+	"github.com/exadev/regrade/internal/provision/project"
+	"github.com/exadev/regrade/internal/provision/project/projecttest"
 	"github.com/exadev/regrade/internal/provision/setup"
 	"github.com/exadev/regrade/internal/status"
 	"github.com/exadev/regrade/internal/swap"
@@ -60,6 +62,7 @@ type rig struct {
 
 	memory level.Reading
 	units  *units
+	docker *projecttest.Machine
 	silent []string // voters that do not answer
 	others others
 	ahead  time.Duration
@@ -154,6 +157,7 @@ func (r *rig) deps() hostcmd.Deps {
 		Ways:     func(settings.Host, string, platform.Host) hostd.Ways { return r },
 		PeerPort: func(context.Context) bool { return r.peer },
 		Systemd:  func() setup.Manager { return r.units },
+		Project:  func(string) project.Host { return r.docker.Host() },
 		Version:  "v-test",
 		Proc:     filepath.Join(r.root, "proc"),
 		Dates: func(_ context.Context, urls []string, _ func() time.Time) (ds []preflight.Dated) {

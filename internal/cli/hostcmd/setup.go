@@ -20,6 +20,7 @@ import (
 	"github.com/exadev/regrade/internal/platform/procs"
 	"github.com/exadev/regrade/internal/platform/rolefile"
 	"github.com/exadev/regrade/internal/platform/systemd"
+	"github.com/exadev/regrade/internal/provision/project"
 	"github.com/exadev/regrade/internal/provision/setup"
 	"github.com/exadev/regrade/internal/status"
 )
@@ -68,6 +69,10 @@ the start conditions, the second unit, the role file, the daemon and its setting
 k3s is not restarted. What it does not understand it refuses, with nothing changed; a second
 run changes nothing. --check shows what it would do.
 
+Where the document says platform docker it writes the Compose project and its .env, brings
+or builds the images, and has Compose make the containers; k3s is started where it has never
+been. A change that would make a container anew in which k3s runs is refused.
+
 Refused while a swap holds the Lease; where no API server answers, --local says that
 none is under way.`,
 		Args: cobra.NoArgs,
@@ -79,6 +84,9 @@ none is under way.`,
 			d, err := setup.Parse(raw)
 			if err != nil {
 				return env.Usage("%v", err)
+			}
+			if d.OnDocker() {
+				return h.setupDocker(cmd.Context(), g, d)
 			}
 			return h.provision(cmd.Context(), g, func(ctx context.Context, m setup.Host) ([]status.Problem, error) {
 				m.DataDir = d.DataDir()
@@ -113,9 +121,17 @@ func (h *host) remove() *cobra.Command {
 		Long: `Takes back what setup did, by what it wrote down: k3s's unit starts again just as it was
 found. k3s is not restarted. Refused, with nothing changed: a host in a swap, at a lower level,
 or in another role than the one it was found in. --check shows what it would do;
---local does it where no API server answers.`,
+--local does it where no API server answers.
+
+Where k3s runs in containers the daemon's container goes, with its credential and settings;
+k3s's own stay as they are, and so do the role files and the entrypoint.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if r, err := project.Recorded(h.root); err != nil {
+				return env.Failed(err)
+			} else if r != nil && r.Platform != "" {
+				return h.removeDocker(cmd.Context(), g)
+			}
 			return h.provision(cmd.Context(), g, func(ctx context.Context, m setup.Host) ([]status.Problem, error) {
 				seen, err := m.Look(ctx)
 				if err != nil {
@@ -146,6 +162,7 @@ or in another role than the one it was found in. --check shows what it would do;
 }
 
 func (h *host) lend() *cobra.Command {
+	var folder string
 	cmd := &cobra.Command{
 		Use:   "lend",
 		Short: "Print what a standby needs of this server: its flags and the server token",
@@ -154,6 +171,20 @@ token, which a standby's server configuration is made of. "regrade apply" asks i
 secret: who has it can join etcd.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			r, err := project.Recorded(h.root)
+			if err != nil {
+				return env.Failed(err)
+			}
+			if folder == "" && r != nil && r.Platform != "" {
+				folder = r.Folder
+			}
+			if folder != "" {
+				lent, problems, err := h.d.Project(h.root).Lend(cmd.Context(), folder)
+				if err != nil || len(problems) > 0 {
+					return outcome(problems, err)
+				}
+				return h.give(lent)
+			}
 			m := setup.Host{Root: h.root, Systemd: h.d.Systemd()}
 			if s, err := settings.Load(h.root); err == nil {
 				m.DataDir = s.DataDir
@@ -166,15 +197,20 @@ secret: who has it can join etcd.`,
 			if len(problems) > 0 {
 				return refusals("refused", problems)
 			}
-			raw, err := lent.Encode()
-			if err != nil {
-				return env.Failed(err)
-			}
-			_, _ = fmt.Fprintf(h.e.Out, "%s\n", raw)
-			return nil
+			return h.give(lent)
 		},
 	}
+	cmd.Flags().StringVar(&folder, "project", "", "folder of the Compose project in whose containers k3s runs, on a host that was not set up by this program")
 	return cmd
+}
+
+func (h *host) give(lent setup.Lent) error {
+	raw, err := lent.Encode()
+	if err != nil {
+		return env.Failed(err)
+	}
+	_, _ = fmt.Fprintf(h.e.Out, "%s\n", raw)
+	return nil
 }
 
 func (g *gate) flags(cmd *cobra.Command) {
@@ -215,6 +251,11 @@ func (h *host) provision(ctx context.Context, g gate, do func(context.Context, s
 		}
 	}
 	problems, err := do(ctx, setup.Host{Root: h.root, Systemd: h.d.Systemd()})
+	return outcome(problems, err)
+}
+
+// outcome is how a command ends: failed, refused with every reason, or done.
+func outcome(problems []status.Problem, err error) error {
 	switch {
 	case err != nil:
 		return env.Failed(err)
@@ -243,6 +284,12 @@ func (h *host) noSwap(ctx context.Context) error {
 		return env.Usage("%v", err)
 	}
 	s.Kubeconfig = filepath.Join("/", h.root, s.Kubeconfig)
+	return h.noSwapBy(ctx, s)
+}
+
+// noSwapBy asks with settings whose kubeconfig is where this process has it. A host that has
+// none yet was never in a swap.
+func (h *host) noSwapBy(ctx context.Context, s settings.Host) error {
 	if _, err := os.Stat(s.Kubeconfig); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}

@@ -113,15 +113,15 @@ func TestSetupAndRemoveKeepAwayFromASwap(t *testing.T) {
 
 func TestADocumentThatIsWrongChangesNothing(t *testing.T) {
 	for name, c := range map[string]struct{ old, new, want string }{
-		"an unknown key":         {"eligible:", "elligible:", `unknown field "elligible"`},
-		"an unknown setting":     {"log-level:", "loglevel:", `unknown field "loglevel"`},
-		"no role":                {"role: agent", "", `role: ""`},
-		"no node":                {"node: d, ", "", "node:"},
-		"a bad join URL":         {`b: "https://10.0.0.2:6443"`, `b: "10.0.0.2"`, "join: b:"},
-		"itself not to join":     {`, d: "https://10.0.0.4:6443"`, "", "join: d itself is missing"},
-		"an agent pinned":        {"eligible: true", "eligible: true\npinned: true", "pinned:"},
-		"a platform of no files": {"log-level: error", "platform: docker", "platform:"},
-		"not YAML":               {"role:", "\t", "host document:"},
+		"an unknown key":        {"eligible:", "elligible:", `unknown field "elligible"`},
+		"an unknown setting":    {"log-level:", "loglevel:", `unknown field "loglevel"`},
+		"no role":               {"role: agent", "", `role: ""`},
+		"no node":               {"node: d, ", "", "node:"},
+		"a bad join URL":        {`b: "https://10.0.0.2:6443"`, `b: "10.0.0.2"`, "join: b:"},
+		"itself not to join":    {`, d: "https://10.0.0.4:6443"`, "", "join: d itself is missing"},
+		"an agent pinned":       {"eligible: true", "eligible: true\npinned: true", "pinned:"},
+		"a platform of nowhere": {"log-level: error", "platform: podman", "platform:"},
+		"not YAML":              {"role:", "\t", "host document:"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, doc := setupRig(t)

@@ -31,7 +31,7 @@ func (h *Host) k3sIn(ctx context.Context, c Container, role fleet.Role) (bool, C
 		ps, err := h.engine.Processes(ctx, c.ID)
 		switch {
 		case err == nil && slices.ContainsFunc(ps, func(p Process) bool { return p.PID == c.Pid }):
-			return mainProcess(ps, role), c, nil
+			return RunsK3s(ps, role), c, nil
 		case err != nil && !errors.Is(err, ErrAtRest):
 			return false, c, err
 		}
@@ -61,10 +61,10 @@ func (h *Host) stranger() error {
 	return fmt.Errorf("k3s %s runs on this host's data in a container that is none of the two of the project %s: stop that first (`docker ps` shows it)", by, h.project)
 }
 
-// mainProcess looks for k3s itself. A pod's processes are in the list too, and a job
+// RunsK3s looks for k3s itself in the list of a container's processes. A pod's processes are in the list too, and a job
 // that tests k3s is another's: whatever stands below a container shim does not count,
 // nor does a zombie, which holds no file, port or lock any more.
-func mainProcess(ps []Process, role fleet.Role) bool {
+func RunsK3s(ps []Process, role fleet.Role) bool {
 	parents := map[int]Process{}
 	for _, p := range ps {
 		parents[p.PID] = p

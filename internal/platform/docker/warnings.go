@@ -18,7 +18,7 @@ const CodeComposeVersion = "ComposeVersion"
 // a running server: 2.37.1 and later, before 2.39.0. Each container says which made it.
 func (h *Host) madeBy(listed []Listed) []platform.Warning {
 	for _, l := range listed {
-		if l.Project == h.project && remakes(l.Compose) {
+		if l.Project == h.project && Remakes(l.Compose) {
 			return []platform.Warning{{Code: CodeComposeVersion, Sentence: fmt.Sprintf(
 				"the service %s was made with Compose %s: 2.37.1 to 2.38 make every container anew at each `up`, which stops a running server: use another version", l.Service, l.Compose)}}
 		}
@@ -26,7 +26,8 @@ func (h *Host) madeBy(listed []Listed) []platform.Warning {
 	return nil
 }
 
-func remakes(version string) bool {
+// Remakes says that this version of Compose makes each container anew at every `up`.
+func Remakes(version string) bool {
 	major, minor, patch, ok := numbers(version)
 	return ok && major == 2 && (minor == 37 && patch >= 1 || minor == 38)
 }

@@ -29,9 +29,22 @@ const (
 const maxFile = 64 << 10
 
 // Dir reads and writes the files under a root.
-type Dir struct{ Root string }
+type Dir struct {
+	Root string
+	// RoleDir and RunDir are where the host has /etc/github-runner and /run/regrade for
+	// whoever looks at them from outside of a container; empty is there.
+	RoleDir, RunDir string
+}
 
-func (d Dir) at(path string) string { return filepath.Join("/", d.Root, path) }
+func (d Dir) at(path string) string {
+	for from, to := range map[string]string{fleet.RoleDir: d.RoleDir, filepath.Dir(fleet.FileJoining): d.RunDir} {
+		if to != "" && filepath.Dir(path) == from {
+			path = filepath.Join(to, filepath.Base(path))
+			break
+		}
+	}
+	return filepath.Join("/", d.Root, path)
+}
 
 // Read reads the role files. The datastore's part of Files (WAL, Tombstone,
 // JoinURL, Token, BootID) is the caller's. Content that makes no sense is a

@@ -152,12 +152,7 @@ func serverOf(agent k3s.Config, w Wanted) (k3s.Config, []status.Problem) {
 	if w.Server == nil {
 		return k3s.Config{}, problem(CodeNoVoter, "no voter's configuration is known to make a standby's of")
 	}
-	c := k3s.Config{}
-	for key, values := range w.Server {
-		if k3s.OfServer(key) && !slices.Contains(own, key) && !slices.Contains(tokens, key) {
-			c[key] = slices.Clone(values)
-		}
-	}
+	c := Shared(w.Server)
 	for key, values := range agent {
 		if k3s.OfBoth(key) && !slices.Contains(tokens, key) && key != "server" && key != "config" {
 			c[key] = slices.Clone(values)
@@ -189,6 +184,18 @@ func serverOf(agent k3s.Config, w Wanted) (k3s.Config, []status.Problem) {
 	}
 	c["server"] = one(join)
 	return c, nil
+}
+
+// Shared are the flags of a voter's configuration that every server has: those of the
+// server role, but for what is the voter's own and for tokens.
+func Shared(voter k3s.Config) k3s.Config {
+	c := k3s.Config{}
+	for key, values := range voter {
+		if k3s.OfServer(key) && !slices.Contains(own, key) && !slices.Contains(tokens, key) {
+			c[key] = slices.Clone(values)
+		}
+	}
+	return c
 }
 
 // Labelled puts labels over a list of key=value, those that were there first.

@@ -35,6 +35,8 @@ type Desired struct {
 	Voter k3s.Config `json:"voter,omitempty"`
 	// Token is the cluster's server token, where the voter's configuration has none.
 	Token k3s.Secret `json:"token,omitempty"`
+	// Docker is of a host of platform docker alone; nil there is all of its defaults.
+	Docker *Docker `json:"docker,omitempty"`
 }
 
 // maxDesired bounds the document.
@@ -63,7 +65,7 @@ func (d Desired) check() error {
 	if d.Role == fleet.RoleAgent && d.Pinned {
 		problems = append(problems, errors.New("pinned: only a server's vote can be"))
 	}
-	h, err := d.settings()
+	h, err := d.Settings()
 	if err != nil {
 		problems = append(problems, fmt.Errorf("host: %w", err))
 	}
@@ -71,6 +73,13 @@ func (d Desired) check() error {
 		if strings.ContainsAny(key+v, "=, \n") {
 			problems = append(problems, fmt.Errorf("labels: %q", key))
 		}
+	}
+	switch {
+	case err != nil:
+	case h.Platform == settings.PlatformDocker:
+		problems = append(problems, d.checkDocker(h)...)
+	case d.Docker != nil:
+		problems = append(problems, fmt.Errorf("docker: the platform is %s", h.Platform))
 	}
 	for _, node := range slices.Sorted(maps.Keys(d.Join)) {
 		if err := k3s.CheckJoinURL(d.Join[node]); err != nil {
@@ -83,25 +92,18 @@ func (d Desired) check() error {
 	return errors.Join(problems...)
 }
 
-// settings are host.yaml as the daemon will read it.
-func (d Desired) settings() (settings.Host, error) {
+// Settings are host.yaml as the daemon will read it.
+func (d Desired) Settings() (settings.Host, error) {
 	raw, err := yaml.Marshal(d.Host)
 	if err != nil {
 		return settings.Host{}, err
 	}
-	h, err := settings.Parse(raw)
-	if err != nil {
-		return settings.Host{}, err
-	}
-	if h.Platform != settings.PlatformSystemd && h.Platform != settings.PlatformCommand {
-		return settings.Host{}, fmt.Errorf("platform: %q is not set up by files and units", h.Platform)
-	}
-	return h, nil
+	return settings.Parse(raw)
 }
 
 // DataDir is k3s's data folder, as the daemon will take it.
 func (d Desired) DataDir() string {
-	h, err := d.settings()
+	h, err := d.Settings()
 	if err != nil {
 		return "" // Parse has said it
 	}
@@ -119,9 +121,9 @@ func (d Desired) labels(keys fleet.Keys) map[string]string {
 	return out
 }
 
-// other is the first other server by the order of host.yaml, else of join.yaml, that
+// Other is the first other server by the order of host.yaml, else of join.yaml, that
 // an agent here can join.
-func (d Desired) other(h settings.Host) string {
+func (d Desired) Other(h settings.Host) string {
 	for _, s := range h.Servers {
 		if s != d.Join[h.Node] {
 			return s

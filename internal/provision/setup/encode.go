@@ -2,6 +2,7 @@ package setup
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 )
 
@@ -21,6 +22,13 @@ func (d Desired) Encode() ([]byte, error) {
 		if m[key] = secret; secret == "" {
 			delete(m, key)
 		}
+	}
+	if d.Docker != nil && d.Docker.AgentToken != "" {
+		part, ok := m["docker"].(map[string]any)
+		if !ok {
+			return nil, errors.New("host document: docker is no map")
+		}
+		part["agent-token"] = d.Docker.AgentToken.Reveal()
 	}
 	if raw, err = json.Marshal(m); err != nil {
 		return nil, fmt.Errorf("host document: %w", err)

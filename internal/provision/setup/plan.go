@@ -36,6 +36,7 @@ const (
 	CodeNoKube    = "NoKubeconfig"
 	CodeSettings  = "HostSettings"
 	CodeConfig    = "ConfigUnreadable"
+	CodePlatform  = "PlatformChanged"
 )
 
 // File is one that shall be. Only what differs from what is there is in a plan.
@@ -45,8 +46,9 @@ type File struct {
 	Content []byte
 	// Old is what is there now, nil for nothing.
 	Old []byte
-	// Secret: its content is shown nowhere.
+	// Secret: there are secrets in it, which are shown nowhere. Hidden: all of it is one.
 	Secret bool
+	Hidden bool
 }
 
 // Plan is what has to be done on a host, in this order: the role file before the start
@@ -72,9 +74,12 @@ func (p Plan) Empty() bool { return len(p.Files) == 0 && !p.Reload && len(p.Enab
 
 // Make decides what a host needs, or says everything that speaks against it.
 func Make(s Seen, d Desired) (Plan, []status.Problem) {
-	h, err := d.settings()
+	h, err := d.Settings()
 	if err != nil {
 		return Plan{}, problem(CodeSettings, "%v", err)
+	}
+	if h.Platform == settings.PlatformDocker || s.Record != nil && s.Record.Platform != "" {
+		return Plan{}, problem(CodePlatform, "this host's k3s runs in containers, by the document or by %s: take the one off before the other is set up", fleet.FileInstalled)
 	}
 	role, problems := running(s, d)
 	problems = append(problems, refusals(s, d, h)...)
@@ -98,7 +103,7 @@ func Make(s Seen, d Desired) (Plan, []status.Problem) {
 		before = found
 	}
 	split, problems := adopt.Of(found, adopt.Wanted{
-		JoinURL: d.other(h), Labels: labels, Server: d.Voter, Token: firstSecret(s.Token, d.Token), Names: names(d, h),
+		JoinURL: d.Other(h), Labels: labels, Server: d.Voter, Token: firstSecret(s.Token, d.Token), Names: names(d, h),
 	})
 	if len(problems) > 0 {
 		return Plan{}, problems
@@ -176,7 +181,7 @@ func refusals(s Seen, d Desired, h settings.Host) []status.Problem {
 func (s Seen) adopted(role fleet.Role) bool { return s.Files[unitDir+units[role]+dropIn] != nil }
 
 func (s Seen) plan(d Desired, role fleet.Role, split adopt.Split, labels map[string]string) (Plan, []status.Problem) {
-	h, err := d.settings()
+	h, err := d.Settings()
 	if err != nil {
 		return Plan{}, problem(CodeSettings, "%v", err)
 	}
@@ -203,7 +208,7 @@ func (s Seen) plan(d Desired, role fleet.Role, split adopt.Split, labels map[str
 	p.add(s, File{Path: fleet.FileHostConfig, Mode: readableMode, Content: headed(host)})
 	p.add(s, File{Path: fleet.FileJoinConfig, Mode: readableMode, Content: headed(join)})
 	if k := d.Kubeconfig.Reveal(); k != "" {
-		p.add(s, File{Path: fleet.FileKubeconfig, Mode: secretMode, Content: []byte(k), Secret: true})
+		p.add(s, File{Path: fleet.FileKubeconfig, Mode: secretMode, Content: []byte(k), Secret: true, Hidden: true})
 	}
 	daemon := len(p.Files)
 	for _, r := range roles {

@@ -65,6 +65,9 @@ type Seen struct {
 
 // Record is what a setup found, so that it can be taken back: fleet.FileInstalled.
 type Record struct {
+	// Platform is docker in the record of a Docker host, which is another one (package
+	// project); empty here.
+	Platform string `json:"platform,omitempty"`
 	// Role is the one that k3s ran in then.
 	Role fleet.Role `json:"role"`
 	// Unit is its unit, Command its command line then.

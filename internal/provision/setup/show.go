@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"github.com/rogpeppe/go-internal/diff"
-
-	"github.com/exadev/regrade/internal/fleet"
 )
 
 // Show prints what a plan would change: each file as a difference, secrets left out,
@@ -19,19 +17,7 @@ func (p Plan) Show(w io.Writer) {
 		return
 	}
 	for _, f := range p.Files {
-		if f.Path == fleet.FileKubeconfig {
-			_, _ = fmt.Fprintf(w, "%s: %s, %d bytes, not shown\n", f.Path, verb(f), len(f.Content))
-			continue
-		}
-		old, content := f.Old, f.Content
-		if f.Secret {
-			old, content = mask(old), mask(content)
-		}
-		from := f.Path
-		if f.Old == nil {
-			from = "/dev/null"
-		}
-		_, _ = w.Write(diff.Diff(from, old, f.Path, content))
+		f.Show(w)
 	}
 	if p.Reload {
 		_, _ = fmt.Fprintln(w, "systemd reads its units again; k3s goes on running")
@@ -42,6 +28,27 @@ func (p Plan) Show(w io.Writer) {
 	if p.Restart {
 		_, _ = fmt.Fprintf(w, "start %s anew\n", daemonUnit)
 	}
+}
+
+// Show prints a file as a difference, what is secret left out.
+func (f File) Show(w io.Writer) {
+	if f.Hidden {
+		_, _ = fmt.Fprintf(w, "%s: %s, %d bytes, not shown\n", f.Path, verb(f), len(f.Content))
+		return
+	}
+	old, content := f.Old, f.Content
+	if f.Secret {
+		old, content = mask(old), mask(content)
+	}
+	from := f.Path
+	if f.Old == nil {
+		from = "/dev/null"
+	}
+	d := diff.Diff(from, old, f.Path, content)
+	if len(d) == 0 {
+		d = fmt.Appendf(nil, "%s: changed where it is not shown\n", f.Path)
+	}
+	_, _ = w.Write(d)
 }
 
 func verb(f File) string {
@@ -70,17 +77,25 @@ func (r Removal) Show(w io.Writer) {
 // secrets are the keys of a k3s configuration whose values are shown nowhere.
 var secrets = []string{"token", "agent-token", "vpn-auth", "etcd-s3-access-key", "etcd-s3-secret-key", "etcd-s3-session-token", "datastore-endpoint", "etcd-s3-proxy"}
 
-// mask takes secrets out of a configuration file. A value over several lines, or in
+// secretVariables are those of a Compose project's .env.
+var secretVariables = []string{"K3S_TOKEN", "K3S_AGENT_TOKEN"}
+
+// mask takes secrets out of a configuration file, or an .env. A value over several lines, or in
 // another form than ours, is left out to the next key.
 func mask(raw []byte) []byte {
 	var out []string
 	hiding := false
 	for line := range strings.SplitSeq(string(raw), "\n") {
 		key, _, found := strings.Cut(line, ":")
+		variable, value, set := strings.Cut(line, "=")
 		switch {
 		case found && hides(key):
 			hiding = true
 			out = append(out, key+": ***")
+			continue
+		case set && value != "" && slices.Contains(secretVariables, strings.TrimSpace(strings.TrimPrefix(variable, "export "))):
+			out = append(out, variable+"=***")
+			hiding = false
 			continue
 		case hiding && (strings.HasPrefix(line, " ") || strings.HasPrefix(line, "-") || strings.HasPrefix(line, "\t")):
 			continue
