@@ -40,13 +40,18 @@ func now() time.Time {
 	return time.Now().Add(off)
 }
 
-func main() {
+// collectOften has the process collect its garbage as such a process should.
+func collectOften() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memory)
 	}
+}
+
+func main() {
+	collectOften()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	e := env.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: now}
 	d := cli.Production()

@@ -27,6 +27,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asRegrade) != "" {
 		main()
 	}
+	if url := os.Getenv(asHostd); url != "" {
+		hostdMain(url)
+	}
 	os.Exit(m.Run())
 }
 

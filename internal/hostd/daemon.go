@@ -57,6 +57,8 @@ type Settings struct {
 	Command *Command
 	// Levels switch the level half on; nil is off.
 	Levels *LevelSettings
+	// Rested is called when a pass has nothing more to do, before the daemon waits; may be nil.
+	Rested func()
 	// Silent suppresses reports and heartbeats (a command that only looks).
 	Silent bool
 }
@@ -271,6 +273,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 			said = err.Error()
 		}
 		if !wake.Again {
+			if d.s.Rested != nil {
+				d.s.Rested()
+			}
 			d.rest(ctx, wake)
 		}
 		if ctx.Err() != nil {

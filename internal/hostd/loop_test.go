@@ -24,7 +24,7 @@ func loop(t *testing.T, node string, during time.Duration, act func(r *rig)) *ri
 		r.wall, r.wake = true, make(chan struct{}, 1)
 		p := hostd.DefaultPolicy()
 		p.JoinURLs = joins()
-		d := hostd.New(hostd.Settings{Node: node, Policy: p, Host: r.host, API: r, Etcd: etcd{r}, Ways: r})
+		d := hostd.New(hostd.Settings{Node: node, Policy: p, Host: r.host, API: r, Etcd: etcd{r}, Ways: r, Rested: func() { r.rested++ }})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- d.Run(ctx) }()
@@ -52,6 +52,13 @@ func TestAnIdleHostWritesOneReportAndABeatAPeriod(t *testing.T) { // safety rule
 	}
 	if r.read > 8 {
 		t.Errorf("%d reads of the API in an idle minute", r.read)
+	}
+}
+
+// What a pass has touched is given back after it, once a pass. The break check: never say so.
+func TestAPassThatIsOverSaysSo(t *testing.T) { // issue 6: the daemon's memory
+	if r := loop(t, "b", time.Minute, nil); r.rested < 4 || r.rested > 8 {
+		t.Errorf("%d times in an idle minute at a period of 15 s", r.rested)
 	}
 }
 

@@ -35,13 +35,14 @@ var start = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 // rig is one real daemon over a fake host, a cluster of a, b and c with a
 // standby d, and an etcd that behaves as k3s's would on this host.
 type rig struct {
-	t    *testing.T
-	node string
-	host *platformtest.Fake
-	now  time.Time
-	wall bool // the clock of a synctest bubble in place of now
-	wake chan struct{}
-	read int
+	rested int // how often the daemon said that it has nothing more to do
+	t      *testing.T
+	node   string
+	host   *platformtest.Fake
+	now    time.Time
+	wall   bool // the clock of a synctest bubble in place of now
+	wake   chan struct{}
+	read   int
 
 	self    *swap.Node
 	lease   lease.Lease

@@ -2,6 +2,7 @@ package lean
 
 import (
 	"fmt"
+	"log/slog"
 	"testing"
 )
 
@@ -29,6 +30,16 @@ func TestTheProgramGoesOnAfterwards(t *testing.T) {
 		}
 		if fmt.Sprint(3*4) != "12" {
 			t.Error("it does not")
+		}
+	}
+}
+
+func TestAtRestGivesBackEachTime(t *testing.T) {
+	give := AtRest(slog.New(slog.DiscardHandler))
+	for range 3 {
+		give()
+		if fmt.Sprint(3*4) != "12" {
+			t.Error("it does not go on")
 		}
 	}
 }

@@ -276,7 +276,7 @@ func (h *host) daemon(ctx context.Context, i inventory) error {
 	}
 	p.log.Info("host daemon started", obs.Host, p.settings.Node)
 	h.recordAtStart(ctx, p, i)
-	go lean.Stay(ctx, p.daemon.Policy.Period, p.log)
+	p.daemon.Rested = lean.AtRest(p.log)
 	if err := hostd.New(p.daemon).Run(ctx); err != nil {
 		return env.Failed(err)
 	}
