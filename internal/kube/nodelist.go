@@ -23,6 +23,8 @@ const (
 	// maxNode is the most bytes that one Node may have: the API's own bound of a request
 	// is 3 MiB, etcd's 1.5.
 	maxNode = 4 << 20
+	// readAhead is what is read at a time: the most Nodes fit, and are then not copied.
+	readAhead = 64 << 10
 
 	unknownRaw = 2 // runtime.Unknown: the object
 
@@ -41,16 +43,29 @@ var errTruncated = errors.New("the answer ends early")
 
 // readNodes gives each Node of a NodeList in protobuf or JSON to f. Of one that is
 // Ready, not being deleted and without any of the annotations marks it gives a
-// Node with name and Ready condition alone.
+// Node with name and Ready condition alone. No Node outlasts its call of f.
 func readNodes(r io.Reader, marks []string, f func(*corev1.Node)) error {
-	return eachNode(r, f, func(raw []byte) error { return oneNode(raw, marks, f) })
+	still := corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+	return eachNode(r, f, func(raw []byte) error {
+		if name, ok := quiet(raw, marks); ok {
+			still.Name = name
+			f(&still)
+			return nil
+		}
+		var n corev1.Node
+		if err := n.Unmarshal(raw); err != nil {
+			return fmt.Errorf("decode: %w", err)
+		}
+		f(&n)
+		return nil
+	})
 }
 
 // eachNode reads a NodeList: each Node of one in protobuf goes to raw as it is, until
 // the next, each of one in JSON to whole. A list of several pages is refused: nobody
 // asked for one.
 func eachNode(r io.Reader, whole func(*corev1.Node), raw func([]byte) error) error {
-	b := bufio.NewReaderSize(r, 64<<10)
+	b := bufio.NewReaderSize(r, readAhead)
 	head, err := b.Peek(len(magic))
 	if err != nil {
 		return errTruncated
@@ -182,15 +197,23 @@ func (s *stream) read(n int64) ([]byte, error) {
 	if n > maxNode || s.left >= 0 && n > s.left {
 		return nil, fmt.Errorf("a part of %d bytes", n)
 	}
+	if s.left > 0 {
+		s.left -= n
+	}
+	if n <= readAhead {
+		raw, err := s.b.Peek(int(n))
+		if err != nil {
+			return nil, ended(err)
+		}
+		_, err = s.b.Discard(int(n)) // what was peeked at stays until the next read
+		return raw, err
+	}
 	if int64(cap(s.buf)) < n {
 		s.buf = make([]byte, n, n+n/2)
 	}
 	s.buf = s.buf[:n]
 	if _, err := io.ReadFull(s.b, s.buf); err != nil {
 		return nil, ended(err)
-	}
-	if s.left > 0 {
-		s.left -= n
 	}
 	return s.buf, nil
 }
@@ -245,23 +268,6 @@ func (s *stream) list(size int64, one func([]byte) error) error {
 	s.left = rest
 	return nil
 }
-
-func oneNode(raw []byte, marks []string, f func(*corev1.Node)) error {
-	if name, ok := quiet(raw, marks); ok {
-		n := corev1.Node{Status: corev1.NodeStatus{Conditions: readyTrue}}
-		n.Name = name
-		f(&n)
-		return nil
-	}
-	var n corev1.Node
-	if err := n.Unmarshal(raw); err != nil {
-		return fmt.Errorf("decode: %w", err)
-	}
-	f(&n)
-	return nil
-}
-
-var readyTrue = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 
 // quiet is the name of a Node that is Ready, not being deleted and without any
 // of the annotations marks. It says no of all that it does not understand.
@@ -353,25 +359,37 @@ func (m *message) more() bool { return len(*m) > 0 }
 // next is the next field; the value of a number is nil. Anything but a well-formed
 // field is not ok.
 func (m *message) next() (field uint64, value []byte, ok bool) {
-	tag, n := binary.Uvarint(*m)
+	tag, n := uvarint(*m)
 	if n <= 0 || tag>>3 == 0 {
 		return 0, nil, false
 	}
-	*m = (*m)[n:]
-	switch tag & 7 {
+	rest := (*m)[n:]
+	size, n := uvarint(rest)
+	if n <= 0 {
+		return 0, nil, false
+	}
+	switch rest = rest[n:]; tag & 7 {
 	case 0:
-		if _, n = binary.Uvarint(*m); n <= 0 {
-			return 0, nil, false
-		}
-		*m = (*m)[n:]
+		*m = rest
 		return tag >> 3, nil, true
 	case 2:
-		size, n := binary.Uvarint(*m)
-		if n <= 0 || size > uint64(len(*m)-n) {
+		if size > uint64(len(rest)) {
 			return 0, nil, false
 		}
-		value, *m = (*m)[n:n+int(size)], (*m)[n+int(size):]
-		return tag >> 3, value, true
+		*m = rest[size:]
+		return tag >> 3, rest[:size], true
 	}
 	return 0, nil, false
+}
+
+// uvarint is binary.Uvarint, with a short way for the one byte that most numbers have and
+// the two of most lengths.
+func uvarint(b []byte) (uint64, int) {
+	if len(b) > 0 && b[0] < 0x80 {
+		return uint64(b[0]), 1
+	}
+	if len(b) > 1 && b[1] < 0x80 {
+		return uint64(b[0]&0x7f) | uint64(b[1])<<7, 2
+	}
+	return binary.Uvarint(b)
 }

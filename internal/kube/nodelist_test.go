@@ -3,9 +3,13 @@ package kube
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
+	"io"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -197,6 +201,31 @@ func TestDamagedListsAreReadAsTheWholeDecoderReadsThem(t *testing.T) {
 	}
 	if taken < 400 {
 		t.Errorf("only %d lists were taken: the test proves little", taken)
+	}
+}
+
+// A Node that fits into what is read ahead is looked at where it lies, a larger one is
+// copied; neither is told from the other, however the bytes come.
+func TestANodeIsReadWhateverItsSize(t *testing.T) {
+	small, large := full(1), full(2)
+	for k := range 4000 {
+		large.Status.Images = append(large.Status.Images, corev1.ContainerImage{Names: []string{fmt.Sprintf("ghcr.io/example/more-%d", k)}})
+	}
+	silent := full(3)
+	silent.Status.Conditions[4].Status = "Unknown"
+	raw := inProtobuf(t, corev1.NodeList{Items: []corev1.Node{small, large, silent, small}})
+	if len(raw) < readAhead+readAhead/2 {
+		t.Fatalf("%d bytes prove little", len(raw))
+	}
+	for sentence, r := range map[string]io.Reader{
+		"at once": bytes.NewReader(raw), "byte by byte": iotest.OneByteReader(bytes.NewReader(raw)), "in halves": iotest.HalfReader(bytes.NewReader(raw)),
+	} {
+		var got []string
+		err := readNodes(r, []string{testMark}, func(n *corev1.Node) { got = append(got, n.Name+" "+string(recoverable(n).Ready)) })
+		want := []string{small.Name + " True", large.Name + " True", silent.Name + " Unknown", small.Name + " True"}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %q, %v, want %q", sentence, got, err, want)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -27,6 +28,8 @@ type RecoveryAPI struct {
 	k    *Client
 	core rest.Interface
 	mark []string
+	// size is how many Nodes the last list had.
+	size atomic.Int64
 }
 
 // NewRecoveryAPI makes one on a connection. An empty namespace is
@@ -85,11 +88,12 @@ func (r *RecoveryAPI) Nodes(ctx context.Context) ([]recover.Node, error) {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
 	defer func() { _ = body.Close() }()
-	var nodes []recover.Node
+	nodes := make([]recover.Node, 0, r.size.Load()+1)
 	err = readNodes(body, r.mark, func(n *corev1.Node) { nodes = append(nodes, recoverable(n)) })
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
+	r.size.Store(int64(len(nodes)))
 	return nodes, nil
 }
 
