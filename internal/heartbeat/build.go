@@ -34,6 +34,7 @@ const DefaultStatusLife = 5 * time.Minute
 // loses no time (R-F-02). What is lost begins anew: nothing is reported early.
 type Memory struct {
 	EvenSince, NoToleranceSince time.Time
+	Down                        []string             // voters
 	Failing                     map[string]time.Time // by check
 	NotReady                    map[string]time.Time // by node
 }
@@ -43,7 +44,7 @@ func (d *Document) Memory() Memory {
 	m := Memory{Failing: map[string]time.Time{}, NotReady: map[string]time.Time{}}
 	switch {
 	case d.Voters != nil:
-		m.EvenSince, m.NoToleranceSince = d.Voters.EvenSince, d.Voters.NoToleranceSince
+		m.EvenSince, m.NoToleranceSince, m.Down = d.Voters.EvenSince, d.Voters.NoToleranceSince, d.Voters.Down
 	case d.Carried != nil:
 		m.EvenSince, m.NoToleranceSince = d.Carried.EvenSince, d.Carried.NoToleranceSince
 	}
@@ -183,6 +184,23 @@ func held(n Node, k fleet.Keys) fleet.Level {
 	return l
 }
 
+// Unspoken are the Nodes that are not Ready, as servers that are held at a level are, and of
+// which no status of today says whether their host daemons speak.
+func Unspoken(o Observation, now time.Time, s Settings) (names []string) {
+	said := map[string]bool{}
+	if lately(o.Status, now, s) {
+		for _, h := range o.Status.Hosts {
+			said[h.Name] = true
+		}
+	}
+	for _, n := range o.Nodes {
+		if !n.Ready && held(n, s.Keys) != "" && !said[n.Name] {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
 // counted are the voters.
 type counted struct {
 	votes map[string]bool // by node
@@ -230,8 +248,9 @@ func count(o Observation, now time.Time, s Settings) counted {
 		n, is := nodes[name]
 		speaks, known := fresh[name]
 		// A held server's Node is not Ready as long as it is held; its host daemon
-		// speaks for it. A daemon that is silent speaks for nobody (safety rule 24).
-		if is && (n.Ready || held(n, s.Keys) != "") && (speaks || !known) {
+		// speaks for it, to the controller or by its heartbeat. A daemon that is silent
+		// speaks for nobody (safety rule 24).
+		if is && (n.Ready || held(n, s.Keys) != "" && !n.Silent) && (speaks || !known) {
 			c.up++
 		} else {
 			c.down = append(c.down, name)

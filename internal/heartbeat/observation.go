@@ -36,6 +36,9 @@ type Node struct {
 	EtcdIsVoter string
 	// Swap: it carries the annotation of a swap.
 	Swap bool
+	// Silent: its host daemon has not written its heartbeat for a StatusLife, as this
+	// process saw it.
+	Silent bool
 }
 
 // Wanted is what is asked about GitHub's runners.

@@ -162,15 +162,19 @@ func beating() (labels.Selector, error) {
 
 // Heartbeats implements observe.Cluster.
 func (k *Client) Heartbeats(ctx context.Context) ([]observe.Heartbeat, error) {
+	return heartbeats(ctx, k.c, k.namespace)
+}
+
+func heartbeats(ctx context.Context, c client.Client, namespace string) ([]observe.Heartbeat, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	var list coordinationv1.LeaseList
 	marked, err := beating()
 	if err == nil {
-		err = k.c.List(ctx, &list, client.InNamespace(k.namespace), client.MatchingLabelsSelector{Selector: marked})
+		err = c.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: marked})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list heartbeat Leases in %s: %w", k.namespace, err)
+		return nil, fmt.Errorf("list heartbeat Leases in %s: %w", namespace, err)
 	}
 	var beats []observe.Heartbeat
 	for i := range list.Items {

@@ -23,6 +23,7 @@ import (
 	"github.com/exadev/regrade/internal/alert"
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/heartbeat"
+	"github.com/exadev/regrade/internal/observe"
 )
 
 // HealthOptions make a HealthAPI.
@@ -35,8 +36,8 @@ type HealthOptions struct {
 
 // HealthAPI is what the heartbeat and the alert process have of the API: Nodes, the
 // controller's status and their own ConfigMaps by name, and what the checks of
-// GitHub's runners need. It needs get and list on nodes, and get, or get and patch, on
-// those ConfigMaps.
+// GitHub's runners need. It needs get and list on nodes, get, or get and patch, on
+// those ConfigMaps, and for servers at a level list on Leases of regrade's namespace.
 type HealthAPI struct {
 	c         client.Client
 	core      rest.Interface
@@ -94,6 +95,12 @@ func (h *HealthAPI) Nodes(ctx context.Context) ([]heartbeat.Node, error) {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
 	return nodes, nil
+}
+
+// Heartbeats implements beat.Cluster: one list.
+func (h *HealthAPI) Heartbeats(ctx context.Context) ([]observe.Heartbeat, error) {
+	beats, err := heartbeats(ctx, h.c, h.namespace)
+	return beats, h.did(err)
 }
 
 // conditions gives a Node with its metadata and conditions to f. The rest is not decoded:

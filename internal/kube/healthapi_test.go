@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -178,6 +179,26 @@ func FuzzConditions(f *testing.F) {
 		})
 		_ = err
 	})
+}
+
+func TestTheHeartbeatHearsHostDaemons(t *testing.T) {
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: fleet.DefaultNamespace, Name: fleet.HeartbeatName("n1"), Labels: map[string]string{fleet.HeartbeatLabel: fleet.HeartbeatLabelValue},
+			Annotations: map[string]string{fleet.HeartbeatBootID: "b", fleet.HeartbeatCounter: "7"},
+		},
+		Spec: coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: time.Unix(5, 0)}},
+	}
+	got, err := healthAPI(t, interceptor.Funcs{}, lease).Heartbeats(t.Context())
+	if err != nil || len(got) != 1 || got[0].Node != "n1" || got[0].Probe || got[0].Counter != "7" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	h := healthAPI(t, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+		return errors.New("leases is forbidden")
+	}})
+	if _, err := h.Heartbeats(t.Context()); err == nil || !strings.Contains(err.Error(), "leases is forbidden") {
+		t.Errorf("%v", err)
+	}
 }
 
 func TestHealthIsPublishedIntoAMapThatIsThere(t *testing.T) {

@@ -49,6 +49,8 @@ func heartbeatRights(s Settings) (out []Object) {
 		// R-185-14: the controller's status by name.
 		rule(core, the("configmaps"), the("get"), fleet.ConfigMapStatus),
 		rule(core, the("configmaps"), the("get", "patch"), fleet.ConfigMapHealth),
+		// Whether the host daemon of a server at a level lives, where no controller says.
+		rule(coordination, the("leases"), the("list")),
 	)...)
 	var there []Object
 	if w.Controller {

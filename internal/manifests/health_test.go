@@ -76,6 +76,7 @@ func TestHeartbeatAndAlertMayReadAndWriteOneMapEach(t *testing.T) {
 		"ClusterRole /fleet-heartbeat:  nodes  list",
 		"Role github-runner-platform/fleet-heartbeat:  configmaps fleet-role-status get",
 		"Role github-runner-platform/fleet-heartbeat:  configmaps fleet-health get,patch",
+		"Role github-runner-platform/fleet-heartbeat: coordination.k8s.io leases  list",
 		"Role github-runner-platform/fleet-alert:  configmaps fleet-health get",
 		"Role github-runner-platform/fleet-alert:  configmaps fleet-alert get,patch",
 	}
@@ -90,6 +91,7 @@ func TestHeartbeatAndAlertMayReadAndWriteOneMapEach(t *testing.T) {
 		"ClusterRole /fleet-heartbeat:  pods  list",
 		"Role github-runner-platform/fleet-heartbeat:  configmaps fleet-role-status get",
 		"Role github-runner-platform/fleet-heartbeat:  configmaps fleet-health get,patch",
+		"Role github-runner-platform/fleet-heartbeat: coordination.k8s.io leases  list",
 		"Role actions-runner-controller/fleet-heartbeat: apps deployments  list",
 		"Role actions-runner-controller/fleet-heartbeat:  pods  list",
 		"Role actions-runner-controller/fleet-heartbeat-scale-sets: actions.github.com autoscalingrunnersets own get",

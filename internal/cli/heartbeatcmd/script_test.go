@@ -24,6 +24,7 @@ import (
 	"github.com/exadev/regrade/internal/heartbeat"
 	"github.com/exadev/regrade/internal/heartbeat/beat"
 	"github.com/exadev/regrade/internal/kube"
+	"github.com/exadev/regrade/internal/observe"
 )
 
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"regrade": regrade}) }
@@ -43,6 +44,8 @@ func (cluster) Nodes(context.Context) ([]heartbeat.Node, error) {
 	}
 	return nodes, nil
 }
+
+func (cluster) Heartbeats(context.Context) ([]observe.Heartbeat, error) { return nil, nil }
 
 func (cluster) RoleStatus(context.Context) (string, error) {
 	raw, err := os.ReadFile("status.json")

@@ -18,6 +18,7 @@ import (
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/heartbeat"
 	"github.com/exadev/regrade/internal/obs"
+	"github.com/exadev/regrade/internal/observe"
 	"github.com/exadev/regrade/internal/sleep"
 	"github.com/exadev/regrade/internal/status"
 )
@@ -30,6 +31,8 @@ type Cluster interface {
 	// Runners is what the checks of GitHub's runners need. What could not be read is
 	// in it.
 	Runners(ctx context.Context, w heartbeat.Wanted) *heartbeat.Runners
+	// Heartbeats are those of host daemons and probes.
+	Heartbeats(ctx context.Context) ([]observe.Heartbeat, error)
 	// Date is the API server's clock as its last answer gave it; zero before the first.
 	Date() time.Time
 }
@@ -81,6 +84,10 @@ type Beat struct {
 	date, at time.Time
 	said     string
 	spoken   bool
+
+	// daemons are the host daemons that nobody else watches.
+	daemons    map[string]daemon
+	daemonsErr string
 }
 
 // place is a publisher and what this process knows of it.
@@ -157,6 +164,10 @@ func (b *Beat) Tick(ctx context.Context) Turn {
 		return Turn{} // it is ending: what was not read is no news
 	}
 	now := b.now(o.NodesProblem == "")
+	b.listen(ctx, &o, now)
+	if ctx.Err() != nil {
+		return Turn{}
+	}
 	d := heartbeat.Build(o, b.before(now), now, b.s.Build)
 	b.memory, b.built = d.Memory(), true
 	t := Turn{Document: d}

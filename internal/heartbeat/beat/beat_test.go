@@ -15,6 +15,7 @@ import (
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/heartbeat"
 	"github.com/exadev/regrade/internal/heartbeat/beat"
+	"github.com/exadev/regrade/internal/observe"
 )
 
 // rig is a cluster and a place to publish to.
@@ -25,6 +26,10 @@ type rig struct {
 	voters            int
 	status            string
 	off               time.Duration // of the API's clock
+	held              string        // a server that is etcd-only
+	beats             []observe.Heartbeat
+	beatsErr          error
+	beatReads         int
 
 	name       string
 	files      map[string]string
@@ -43,12 +48,21 @@ func (r *rig) Nodes(context.Context) ([]heartbeat.Node, error) {
 	}
 	var nodes []heartbeat.Node
 	for i := range r.voters {
-		nodes = append(nodes, heartbeat.Node{Name: fmt.Sprintf("n%d", i+1), Ready: true, EtcdIsVoter: "True", Labels: map[string]string{fleet.LabelEtcd: "true"}})
+		n := heartbeat.Node{Name: fmt.Sprintf("n%d", i+1), Ready: true, EtcdIsVoter: "True", Labels: map[string]string{fleet.LabelEtcd: "true"}}
+		if n.Name == r.held {
+			n.Ready, n.Labels[fleet.DefaultKeys().Level()] = false, string(fleet.LevelEtcdOnly)
+		}
+		nodes = append(nodes, n)
 	}
 	return nodes, nil
 }
 
 func (r *rig) RoleStatus(context.Context) (string, error) { return r.status, r.statusErr }
+
+func (r *rig) Heartbeats(context.Context) ([]observe.Heartbeat, error) {
+	r.beatReads++
+	return r.beats, r.beatsErr
+}
 
 func (r *rig) Runners(context.Context, heartbeat.Wanted) *heartbeat.Runners { return nil }
 
