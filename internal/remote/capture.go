@@ -11,23 +11,34 @@ import (
 type capture struct {
 	mark string
 	over chan<- struct{} // told once, when there is more; has room for it
+	// begun is closed with the mark; nil where nobody waits for it.
+	begun chan struct{}
 
 	mu   sync.Mutex
 	data []byte
 	told bool
+	seen bool
 }
 
-// maxNoise is how much may come before the mark.
-const maxNoise = 64 << 10
+// maxNoise is how much may come before the mark, and maxEnd the mark at the end.
+const (
+	maxNoise = 64 << 10
+	maxEnd   = 64
+)
 
 func (c *capture) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if room := MaxOutput + maxNoise + 1 - len(c.data); room > 0 {
+	if room := MaxOutput + maxNoise - len(c.data); room > 0 {
 		c.data = append(c.data, p[:min(len(p), room)]...)
 	}
-	if _, out, _ := c.cut(); len(out) > MaxOutput || len(c.data) > MaxOutput+maxNoise {
+	_, out, marked := c.cut()
+	if len(out) > MaxOutput+maxEnd {
 		c.tell()
+	}
+	if marked && c.begun != nil && !c.seen {
+		c.seen = true
+		close(c.begun)
 	}
 	return len(p), nil // read on, until the command has ended
 }
@@ -56,10 +67,15 @@ func (c *capture) cut() (words []string, out []byte, marked bool) {
 	return words, rest, true
 }
 
-// output is what the command wrote, and the words of the mark's line.
+// output is what the command wrote, and the words of the first mark's line.
 func (c *capture) output() (words []string, out []byte, marked bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	words, out, marked = c.cut()
-	return words, out[:min(len(out), MaxOutput)], marked
+	return c.cut()
+}
+
+// whole is the output without the mark at its end, false where that is missing.
+func (c *capture) whole() ([]byte, bool) {
+	_, out, _ := c.output()
+	return bytes.CutSuffix(out, []byte(c.mark+"\n"))
 }

@@ -389,6 +389,18 @@ func TestThisMachineIsARunner(t *testing.T) {
 func TestAHostOverSSHIsARunner(t *testing.T) {
 	needRoot(t)
 	s, o := host(t)
+	conformOver(t, s, o)
+}
+
+// Under sudo a shell waits for the command, and says where its outputs end.
+func TestAHostUnderSudoIsARunner(t *testing.T) {
+	needRoot(t)
+	s, o := host(t)
+	s.env = append(os.Environ(), "SUDO_UID=1000")
+	conformOver(t, s, o)
+}
+
+func conformOver(t *testing.T, s *server, o Options) {
 	conform(t, func(t *testing.T) Runner {
 		r, err := dial(t, s, o)
 		if err != nil {

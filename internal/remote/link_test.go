@@ -154,12 +154,9 @@ func TestAHostThatSaysLittleIsNotGivenUp(t *testing.T) {
 // for the whole.
 func TestABrokenConnectionIsNoResult(t *testing.T) {
 	needRoot(t)
-	for name, test := range map[string]struct {
-		argv []string
-		cut  string // this file's appearance breaks the connection
-	}{
-		"while the command runs": {argv: []string{"sh", "-c", "echo half; echo >$0; sleep 5; echo whole"}},
-		"while it prints much":   {argv: []string{"sh", "-c", "head -c 1000000 /dev/zero; echo >$0; sleep 5; exit 0"}},
+	for name, script := range map[string]string{
+		"while the command runs": "echo half; echo >$0; cat; echo whole",
+		"while it prints much":   "head -c 1000000 /dev/zero; echo >$0; cat; exit 0",
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, o := host(t)
@@ -174,8 +171,8 @@ func TestABrokenConnectionIsNoResult(t *testing.T) {
 				eventually(t, "the command begins", func() bool { _, err := os.Stat(file); return err == nil })
 				s.cut()
 			}()
-			got, err := r.Run(t.Context(), Command{Argv: append(test.argv, file)})
-			<-done
+			in := readerFunc(func([]byte) (int, error) { <-done; return 0, io.EOF }) // what cat waits for
+			got, err := r.Run(t.Context(), Command{Argv: []string{"sh", "-c", script, file}, In: in})
 			if CodeOf(err) != HostLost || got.Out != nil {
 				t.Errorf("got %d bytes, %q: %v, want %s", len(got.Out), CodeOf(err), err, HostLost)
 			}
@@ -301,10 +298,11 @@ func TestSudo(t *testing.T) {
 		says string
 		out  string
 	}{
-		"it lets":              {sudo: "#!/bin/sh\necho noise\necho 'sudo: unable to resolve host x' >&2\n[ \"$1 $2\" = '-n --' ] || exit 9\nshift 2\nexec \"$@\"\n", out: "65534\n"},
-		"it wants a password":  {sudo: "#!/bin/sh\necho 'sudo: a password is required' >&2\nexit 1\n", code: NoSudo, says: "sudo: a password is required"},
-		"the user may nothing": {sudo: "#!/bin/sh\necho \"me is not allowed to execute '/bin/sh' as root on web1.\" >&2\nexit 1\n", code: NoSudo, says: "is not allowed"},
-		"there is none":        {code: NoSudo, says: "not found"},
+		"it lets":                        {sudo: "#!/bin/sh\necho noise\necho 'sudo: unable to resolve host x' >&2\n[ \"$1 $2\" = '-n --' ] || exit 9\nshift 2\nexport SUDO_UID=65534\nexec \"$@\"\n", out: "65534\n"},
+		"it loses what was printed last": {sudo: "#!/bin/sh\nshift 2\nexport SUDO_UID=65534\n\"$@\" | head -c 45\n", code: OutputLost, says: "log_output"},
+		"it wants a password":            {sudo: "#!/bin/sh\necho 'sudo: a password is required' >&2\nexit 1\n", code: NoSudo, says: "sudo: a password is required"},
+		"the user may nothing":           {sudo: "#!/bin/sh\necho \"me is not allowed to execute '/bin/sh' as root on web1.\" >&2\nexit 1\n", code: NoSudo, says: "is not allowed"},
+		"there is none":                  {code: NoSudo, says: "not found"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := exec.LookPath("sudo"); test.sudo == "" && err == nil {
@@ -319,8 +317,8 @@ func TestSudo(t *testing.T) {
 			if err := os.Chmod(dir, 0o755); err != nil {
 				t.Fatal(err)
 			}
-			for _, program := range []string{"sh", "id", "cat"} { // and no sudo of this machine
-				if err := os.Symlink("/bin/"+program, filepath.Join(dir, program)); err != nil {
+			for _, program := range []string{"sh", "id", "cat", "head"} { // and no sudo of this machine
+				if err := os.Symlink("/usr/bin/"+program, filepath.Join(dir, program)); err != nil {
 					t.Fatal(err)
 				}
 			}

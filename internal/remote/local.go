@@ -88,6 +88,9 @@ func (local) run(ctx context.Context, c Command) (Result, error) {
 	}
 	_, r.Out, _ = out.output()
 	_, r.Err, _ = errs.output()
+	if max(len(r.Out), len(r.Err)) > MaxOutput {
+		return Result{}, tooLong(c, "this machine")
+	}
 	return r, nil
 }
 

@@ -20,6 +20,7 @@ const (
 	BadTarget          Code = "BadTarget"
 	ConfigUnsupported  Code = "ConfigUnsupported"
 	OutputTooLong      Code = "OutputTooLong"
+	OutputLost         Code = "OutputLost"
 	NoFolder           Code = "NoFolder"
 	DiskFull           Code = "DiskFull"
 	ReadOnly           Code = "ReadOnly"

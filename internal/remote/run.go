@@ -61,7 +61,7 @@ func (s *sshRunner) run(ctx context.Context, c Command) (Result, error) {
 		return Result{}, err
 	}
 	over := make(chan struct{}, 2)
-	out, errs := &capture{mark: mark, over: over}, &capture{mark: mark, over: over}
+	out, errs := &capture{mark: mark, over: over}, &capture{mark: mark, over: over, begun: make(chan struct{})}
 	session, err := s.link.client.NewSession()
 	if err != nil {
 		return Result{}, s.link.lost(err)
@@ -103,8 +103,7 @@ type feeding struct {
 // of something.
 func await(ctx context.Context, ended <-chan error, fed *feeding, over <-chan struct{}, c Command, host string) (because, end error) {
 	input := fed.result
-	tooLong := &Problem{Code: OutputTooLong, Host: host,
-		Sentence: fmt.Sprintf("%s: %s printed more than %d MiB, and was ended", host, name(c), MaxOutput>>20)}
+	tooLong := tooLong(c, host)
 	for {
 		select {
 		case end = <-ended:
@@ -124,6 +123,11 @@ func await(ctx context.Context, ended <-chan error, fed *feeding, over <-chan st
 			}
 		}
 	}
+}
+
+func tooLong(c Command, host string) *Problem {
+	return &Problem{Code: OutputTooLong, Host: host,
+		Sentence: fmt.Sprintf("%s: %s printed more than %d MiB, and was ended", host, name(c), MaxOutput>>20)}
 }
 
 // rest waits until nobody reads the input any more, so that the caller may close it. A
@@ -172,13 +176,20 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// end ends a command and what it started: SIGTERM, and SIGKILL after endGrace. The SSH
-// server's own way, tried first, does not reach what sudo started.
+// end ends a command and what it started: SIGTERM, and SIGKILL after endGrace. It needs the
+// mark for that: the SSH server's own way does not surely reach what sudo started, and is
+// for what has not come to the mark.
 func (s *sshRunner) end(session *ssh.Session, errs *capture, ended <-chan error) {
+	select {
+	case <-errs.begun:
+	case <-ended:
+		return
+	case <-time.After(endGrace):
+	}
 	for _, signal := range []ssh.Signal{ssh.SIGTERM, ssh.SIGKILL} {
 		words, _, _ := errs.output()
 		if len(words) < 21 {
-			_ = session.Signal(signal) // it may not have begun; an old server knows no signals
+			_ = session.Signal(signal) // an old server knows none
 		} else {
 			ctx, cancel := context.WithTimeout(context.Background(), endGrace)
 			// An error: the connection broke, or the host is too slow; there is no other way.
@@ -221,10 +232,23 @@ func (s *sshRunner) result(c Command, out, errs *capture, err error) (Result, er
 	if err := s.link.stands(); err != nil {
 		return Result{}, err
 	}
+	var how []string
+	var began, all bool
 	_, r.Err, _ = errs.output()
-	var began bool
-	if _, r.Out, began = out.output(); !began {
+	if how, r.Out, began = out.output(); !began {
 		return Result{}, s.notBegun(r)
+	}
+	if len(how) > 0 { // it says where it ends
+		if r.Out, all = out.whole(); all {
+			r.Err, all = errs.whole()
+		}
+		if !all {
+			return Result{}, &Problem{Code: OutputLost, Host: s.link.name,
+				Sentence: fmt.Sprintf("%s: sudo did not pass on all that %s printed, as one that logs it does (Defaults log_output)", s.link.name, name(c))}
+		}
+	}
+	if max(len(r.Out), len(r.Err)) > MaxOutput {
+		return Result{}, tooLong(c, s.link.name)
 	}
 	return r, nil
 }

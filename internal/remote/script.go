@@ -11,12 +11,24 @@ exec sudo -n -- "$@"`
 
 	// begin says on both outputs that what follows is the command's own: a login shell and
 	// sudo may have printed before. On the second one with the process and what /proc says
-	// of it, by which it can be ended. $1 is the mark.
+	// of it, by which it can be ended. $1 is the mark. Under sudo it also says where the
+	// outputs end: a sudo that logs them loses what it has not passed on when the command
+	// ends, and says nothing of it. The shell that waits there keeps its own words to itself, and
+	// outlives a SIGTERM, so that a command which heeds none is not left behind.
 	begin = `LC_ALL=C; PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin; export LC_ALL PATH
 cd / || exit
 read -r stat </proc/$$/stat || stat=
-echo "$1"; echo "$1 $$ ${stat##*) }" >&2
-shift; exec "$@"`
+mark=$1; shift
+echo "$mark ${SUDO_UID:+whole}"; echo "$mark $$ ${stat##*) }" >&2
+[ -n "${SUDO_UID-}" ] || exec "$@"
+exec 3>&2 2>/dev/null
+trap : TERM
+(exec "$@" 2>&3 3>&-)
+code=$?
+trap - TERM
+echo "$mark"; echo "$mark" >&3
+[ $code -le 128 ] || kill -s $((code - 128)) $$
+exit $code`
 
 	// end sends signal $1 to the process group of process $2, if that is still the one that
 	// began at $3.
