@@ -127,7 +127,9 @@ func TestAHostThatDiesIsNoticed(t *testing.T) {
 		l := piped(t, func(c net.Conn) net.Conn { return gate{c, shut} })
 		began := time.Now()
 		time.AfterFunc(time.Minute, func() { close(shut) })
-		_, err := (&sshRunner{link: l}).Run(t.Context(), Command{Argv: []string{"sleep", "1000"}})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		_, err := (&sshRunner{link: l}).Run(ctx, Command{Argv: []string{"sleep", "1000"}})
 		took := time.Since(began) - time.Minute
 		if CodeOf(err) != HostLost || !strings.Contains(err.Error(), "nothing was heard for 15s") {
 			t.Errorf("got %q: %v, want %s", CodeOf(err), err, HostLost)
