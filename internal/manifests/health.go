@@ -60,7 +60,11 @@ func heartbeatRights(s Settings) (out []Object) {
 		there = append(there, rule(core, the("pods"), the("list"))) // the listeners
 	}
 	if len(there) > 0 {
-		out = append(out, namespaced(s, w.Namespace, name, "heartbeat", there...)...)
+		rights := namespaced(s, w.Namespace, name, "heartbeat", there...)
+		if w.Namespace == s.Namespace {
+			rename(rights, name+"-runners") // beside the role for our own ConfigMaps
+		}
+		out = append(out, rights...)
 	}
 	sets := map[string][]string{} // by namespace
 	var namespaces []string

@@ -177,3 +177,25 @@ func TestTheirMapsHaveNoData(t *testing.T) {
 		t.Error("Deployments without an image")
 	}
 }
+
+// Two roles of one name in one namespace would be one, with the rights of the later: where
+// the runner controller is in our own namespace its role has another name.
+func TestTheHeartbeatsRolesHaveNamesOfTheirOwn(t *testing.T) {
+	s := healthSettings()
+	s.Runners = heartbeat.Wanted{Namespace: s.Namespace, Controller: true, ScaleSets: []string{s.Namespace + "/small"}}
+	seen := map[string]bool{}
+	for _, o := range render(t, s) {
+		id := o.Kind() + " " + o.Namespace() + "/" + o.Name()
+		if seen[id] {
+			t.Errorf("%s is there twice", id)
+		}
+		seen[id] = true
+	}
+	for _, name := range []string{"fleet-heartbeat", "fleet-heartbeat-runners", "fleet-heartbeat-scale-sets"} {
+		for _, kind := range []string{"Role", "RoleBinding"} {
+			if !seen[kind+" "+s.Namespace+"/"+name] {
+				t.Errorf("no %s %s", kind, name)
+			}
+		}
+	}
+}
