@@ -34,7 +34,7 @@ export CGO_ENABLED := 0
 
 .PHONY: help
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo "  make lab RUN=swap_native   scenarios whose name matches"
 	@echo "  make lab LONG=1            probe windows at full length"
@@ -93,6 +93,8 @@ unit: ## Unit, property and sim tests of all modules, without the lab
 	@go -C tools test ./cmd/...
 	@nice go -C tools/monitoring test -vet=off ./...
 	@nice go -C tools/compose test -vet=off ./...
+	@nice go -C tools/chart test -vet=off ./...
+	@nice go -C tools/release test -vet=off ./...
 
 .PHONY: race
 race: ## Unit tests of the product under the race detector (needs a C compiler)
@@ -136,10 +138,22 @@ fuzz: ## Each fuzz target for FUZZTIME (10s)
 build: ## The product's one binary, bin/regrade
 	@go build -trimpath -ldflags '-s -w' -o bin/regrade ./cmd/regrade
 
+# Like v0.1.0. It stands in every file of a release.
+VERSION ?=
+
+.PHONY: release
+release: ## The files of a release into dist/, offline: make release VERSION=v0.1.0
+	@nice go -C tools/chart test -vet=off -count=1 ./...
+	@nice go -C tools/release run . -C $(CURDIR) -version '$(VERSION)' $(RELEASE_FLAGS)
+
+.PHONY: reproducible
+reproducible: ## The amd64 binary twice, in two folders and without a cache: the same bytes? [VERSION=v0.1.0]
+	@nice go -C tools/release run . -C $(CURDIR) -version '$(or $(VERSION),v0.0.0)' -reproduce $(RELEASE_FLAGS)
+
 .PHONY: demo
 demo: ## A whole fleet on this machine, no root, no network
 	@go run ./cmd/demo
 
 .PHONY: generate
-generate: ## Write docs/swap-states.md and the golden files anew
-	@go test -count=1 ./internal/swap ./internal/fitness ./internal/decide ./internal/recover -update
+generate: ## Write docs/swap-states.md, the golden files and the Helm chart anew
+	@go test -count=1 ./internal/swap ./internal/fitness ./internal/decide ./internal/recover ./internal/cli/chart -update

@@ -10,14 +10,8 @@ import (
 	"time"
 
 	"github.com/exadev/regrade/internal/cli"
-	"github.com/exadev/regrade/internal/cli/alertcmd"
-	"github.com/exadev/regrade/internal/cli/entrycmd"
 	"github.com/exadev/regrade/internal/cli/env"
-	"github.com/exadev/regrade/internal/cli/fleetcmd"
-	"github.com/exadev/regrade/internal/cli/heartbeatcmd"
-	"github.com/exadev/regrade/internal/cli/hostcmd"
-	"github.com/exadev/regrade/internal/cli/probecmd"
-	"github.com/exadev/regrade/internal/cli/recoverycmd"
+	"github.com/exadev/regrade/internal/cli/program"
 )
 
 // A process that runs beside somebody's workloads is kept small: it does little,
@@ -54,13 +48,7 @@ func main() {
 	collectOften()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	e := env.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: now}
-	d := cli.Production()
-	d.More = append(d.More,
-		entrycmd.New(e), hostcmd.New(e, hostcmd.Production(cli.Version)), hostcmd.NewLevel(e, hostcmd.Production(cli.Version)), probecmd.New(e, probecmd.Production(cli.Version)),
-		heartbeatcmd.New(e, heartbeatcmd.Production(cli.Version)), alertcmd.New(e, alertcmd.Production(cli.Version)),
-		recoverycmd.New(e, recoverycmd.Production(cli.Version)), fleetcmd.NewInit(e, fleetcmd.InitProduction(cli.Version)),
-	)
-	code := cli.Run(ctx, os.Args[1:], e, d)
+	code := cli.Run(ctx, os.Args[1:], e, program.Commands(e))
 	stop()
 	os.Exit(code)
 }

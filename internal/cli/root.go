@@ -71,7 +71,6 @@ can never be swapped, 3 not yet.`,
 	root.SetIn(e.In)
 	root.SetOut(e.Out)
 	root.SetErr(e.Err)
-	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
 		newController(e, d), newSwap(e, d), newStatus(e, d), newPlan(e, d), newExplain(e, d), newDoctor(e, d), newPause(e, d), newResume(e, d),
 		newManifests(e), newVersion(e),
