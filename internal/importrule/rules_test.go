@@ -48,6 +48,7 @@ var rings = map[string]ring{
 	"internal/bounded":   port,
 	"internal/hostapi":   port,
 	"internal/obs":       port,
+	"internal/bundle":    port,
 	"internal/manifests": port,
 
 	"internal/kube":             adapter,

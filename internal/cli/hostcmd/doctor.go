@@ -82,18 +82,19 @@ Exit statuses: 0 nothing fails, warnings or not; 1 something does; 2 wrong usage
 func (h *host) examine(ctx context.Context, fsync bool) doctor.Document {
 	ctx, cancel := context.WithTimeout(ctx, examined)
 	defer cancel()
-	x := h.read(ctx, fsync)
+	x, _ := h.read(ctx, fsync)
 	return doctor.New(h.d.Version, x.Node, doctor.JudgeHost(x))
 }
 
-// read is everything that a host is judged by.
-func (h *host) read(ctx context.Context, fsync bool) doctor.Host {
+// read is everything that a host is judged by, and its report as the daemon would write
+// it, nil where the host cannot be looked at.
+func (h *host) read(ctx context.Context, fsync bool) (doctor.Host, *status.Report) {
 	var x doctor.Host
 	p, err := h.parts()
 	if err != nil {
 		x.SettingsProblem = err.Error()
 		h.processes(&x, "")
-		return x
+		return x, nil
 	}
 	x.Node, x.JoinURLs = p.settings.Node, p.settings.Join
 	h.processes(&x, p.settings.Platform)
@@ -104,13 +105,14 @@ func (h *host) read(ctx context.Context, fsync bool) doctor.Host {
 	f, d, err := hostd.New(p.daemon).Look(ctx)
 	if err != nil {
 		x.Unseen = err.Error()
-		return x
+		return x, nil
 	}
 	h.facts(&x, p, f, d)
 	h.units(ctx, &x, p.settings)
 	h.readiness(ctx, &x, p, f)
 	h.disk(ctx, &x, f, fsync)
-	return x
+	r := hostd.Report(f, d)
+	return x, &r
 }
 
 // facts are what the daemon sees too.
@@ -140,7 +142,7 @@ func (h *host) facts(x *doctor.Host, p *parts, f hostd.Facts, d hostd.Decision) 
 	if d.Code == hostd.CodeForeignCluster {
 		x.Halts = &status.Problem{Code: d.Code, Sentence: d.Sentence}
 	}
-	if r := hostd.Report(f, d); r.Etcd != nil {
+	if r := hostd.Report(f, d); r.Etcd != nil { // as the report has it: nil on an agent
 		x.Etcd = &doctor.Etcd{Linearizable: r.Etcd.Linearizable, Version: r.Etcd.Version, Alarms: r.Etcd.Alarms, Error: r.Etcd.Error}
 	}
 	for _, w := range f.Host.Warnings {

@@ -59,11 +59,13 @@ type Deps struct {
 	PeerPort func(context.Context) bool
 	// Version is regrade's own; Dates asks API servers for the time; Proc is where
 	// processes are looked for, /proc when empty; MetricsURL is where this host's etcd shows
-	// its metrics, which are not read when it is empty. All four are the doctor's.
+	// its metrics, which are not read when it is empty. Print is what a program prints. All
+	// five are the doctor's and the support bundle's.
 	Version    string
 	Dates      func(ctx context.Context, urls []string, now func() time.Time) []preflight.Dated
 	Proc       string
 	MetricsURL string
+	Print      func(ctx context.Context, argv ...string) ([]byte, error)
 	// Wait pauses a command between passes.
 	Wait func(ctx context.Context, d time.Duration) error
 }
@@ -71,7 +73,7 @@ type Deps struct {
 // Production is a host as host.yaml says: native under systemd, or containers.
 func Production(version string) Deps {
 	return Deps{
-		Version: version, Dates: preflight.Dates, MetricsURL: sensor.DefaultMetricsURL,
+		Version: version, Dates: preflight.Dates, MetricsURL: sensor.DefaultMetricsURL, Print: printed,
 		API:  func(h settings.Host) (API, error) { return newCluster(h), nil },
 		Host: machineOf,
 		Etcd: func(h settings.Host, root string) hostd.Etcd {
@@ -251,7 +253,7 @@ Exit statuses of the commands: 0 done, 1 failed, 2 refused with nothing changed,
 	cmd.PersistentFlags().StringVar(&h.root, "root", "/", "folder that stands before every path on the host")
 	i.flags(cmd.Flags())
 	cmd.AddCommand(
-		h.status(), h.preflight(), h.doctor(), h.roleIs(), h.allowJoin(), h.recordRole(),
+		h.status(), h.preflight(), h.doctor(), h.supportBundle(), h.roleIs(), h.allowJoin(), h.recordRole(),
 		h.step("promote", "Make this standby a server", fleet.StepPromote),
 		h.step("step-down", "Make this voter an etcd-only server that is leaving", fleet.StepStepDown),
 		h.step("rollback", "Undo a promotion, from whatever state it reached", fleet.StepRollback),

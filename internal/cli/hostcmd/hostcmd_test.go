@@ -66,7 +66,10 @@ type rig struct {
 	silent []string // voters that do not answer
 	others others
 	ahead  time.Duration
-	serves []status.Problem // of a server, by its ways
+	// journal is what journalctl prints of each unit.
+	journal   string
+	noJournal error
+	serves    []status.Problem // of a server, by its ways
 }
 
 var ids = map[string]fleet.MemberID{"a": 0xa, "b": 0xb, "c": 0xc, "d": 0xd, "e": 0xe}
@@ -159,7 +162,13 @@ func (r *rig) deps() hostcmd.Deps {
 		Systemd:  func() setup.Manager { return r.units },
 		Project:  func(string) project.Host { return r.docker.Host() },
 		Version:  "v-test",
-		Proc:     filepath.Join(r.root, "proc"),
+		Print: func(_ context.Context, argv ...string) ([]byte, error) {
+			if argv[0] != "journalctl" {
+				return nil, fmt.Errorf("%q is not for a bundle to run", argv)
+			}
+			return []byte(r.journal), r.noJournal
+		},
+		Proc: filepath.Join(r.root, "proc"),
 		Dates: func(_ context.Context, urls []string, _ func() time.Time) (ds []preflight.Dated) {
 			for _, u := range urls {
 				ds = append(ds, preflight.Dated{URL: u, Ahead: r.ahead})

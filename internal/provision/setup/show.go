@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/rogpeppe/go-internal/diff"
+
+	"github.com/exadev/regrade/internal/k3s"
 )
 
 // Show prints what a plan would change: each file as a difference, secrets left out,
@@ -38,7 +39,7 @@ func (f File) Show(w io.Writer) {
 	}
 	old, content := f.Old, f.Content
 	if f.Secret {
-		old, content = mask(old), mask(content)
+		old, content = k3s.Mask(old), k3s.Mask(content)
 	}
 	from := f.Path
 	if f.Old == nil {
@@ -72,46 +73,4 @@ func (r Removal) Show(w io.Writer) {
 		_, _ = fmt.Fprintf(w, "delete %s\n", path)
 	}
 	_, _ = fmt.Fprintf(w, "%s starts again as before; k3s goes on running\n", r.Unit)
-}
-
-// secrets are the keys of a k3s configuration whose values are shown nowhere.
-var secrets = []string{"token", "agent-token", "vpn-auth", "etcd-s3-access-key", "etcd-s3-secret-key", "etcd-s3-session-token", "datastore-endpoint", "etcd-s3-proxy"}
-
-// secretVariables are those of a Compose project's .env.
-var secretVariables = []string{"K3S_TOKEN", "K3S_AGENT_TOKEN"}
-
-// mask takes secrets out of a configuration file, or an .env. A value over several lines, or in
-// another form than ours, is left out to the next key.
-func mask(raw []byte) []byte {
-	var out []string
-	hiding := false
-	for line := range strings.SplitSeq(string(raw), "\n") {
-		key, _, found := strings.Cut(line, ":")
-		variable, value, set := strings.Cut(line, "=")
-		switch {
-		case found && hides(key):
-			hiding = true
-			out = append(out, key+": ***")
-			continue
-		case set && value != "" && slices.Contains(secretVariables, strings.TrimSpace(strings.TrimPrefix(variable, "export "))):
-			out = append(out, variable+"=***")
-			hiding = false
-			continue
-		case hiding && (strings.HasPrefix(line, " ") || strings.HasPrefix(line, "-") || strings.HasPrefix(line, "\t")):
-			continue
-		}
-		hiding = false
-		out = append(out, line)
-	}
-	return []byte(strings.Join(out, "\n"))
-}
-
-func hides(key string) bool {
-	key = strings.Trim(key, "\"'+ ")
-	for _, s := range secrets {
-		if key == s {
-			return true
-		}
-	}
-	return false
 }
