@@ -17,16 +17,81 @@ import (
 	"github.com/exadev/regrade/internal/manifests"
 )
 
+// rendering is what regrade's objects are made of: settings as flags, and the objects
+// that come of them.
+type rendering struct {
+	e          env.Env
+	s          settings
+	sensing    probecmd.Sensing
+	beat       heartbeatcmd.Settings
+	alert      alertcmd.Settings
+	recovering recoverycmd.Settings
+	m          manifests.Settings
+	// controllers are the same settings without the probes', to tell whose variable is whose.
+	controllers *pflag.FlagSet
+}
+
+func newRendering(e env.Env) *rendering {
+	r := &rendering{e: e, m: manifests.Settings{Controller: true}, controllers: pflag.NewFlagSet("controller", pflag.ContinueOnError)}
+	new(settings).flags(r.controllers)
+	return r
+}
+
+func (r *rendering) flags(fs *pflag.FlagSet) {
+	m := &r.m
+	r.s.flags(fs)
+	r.sensing.Flags(fs)
+	fs.StringVar(&m.Image, "image", "ghcr.io/exadev/regrade:"+tag(), "image of controller and probe")
+	env.Bind(fs, "image", "FLEET_ROLE_IMAGE")
+	fs.BoolVar(&m.ConfigMaps, "configmaps", false, "print the ConfigMaps, too, without data")
+	fs.BoolVar(&m.Controller, "deployment", true, "print the controller's Deployment")
+	fs.BoolVar(&m.Probe, "probe", true, "print the probes' DaemonSet")
+	fs.BoolVar(&m.Heartbeat, "heartbeat", false, "print the heartbeat's Deployment, rights and ConfigMap")
+	fs.BoolVar(&m.Alert, "alert", false, "print those of the alert process")
+	r.beat.Flags(fs, "heartbeat-")
+	r.alert.Flags(fs, "alert-")
+	fs.BoolVar(&m.Recovery, "recovery", false, "print the Deployment of node recovery, with its account and rights")
+	fs.BoolVar(&m.Levels, "levels", false, "print the account, rights and token of the hosts' levels")
+	r.recovering.Flags(fs, "recovery-")
+	m.ProbeMetricsPort = manifests.ProbeMetricsPort
+	fs.Var(env.Int{Value: &m.ProbeMetricsPort, Max: 65535}, "probe-metrics-port", "port of each host at which its probe serves /metrics, /healthz and /readyz; 0 for not at all")
+	env.Bind(fs, "probe-metrics-port", "FLEET_ROLE_PROBE_METRICS_PORT")
+}
+
+// objects are what the settings of cmd, whose flags these are, come to.
+func (r *rendering) objects(cmd *cobra.Command) ([]manifests.Object, error) {
+	m := &r.m
+	if err := r.s.read(cmd, r.e); err != nil {
+		return nil, err
+	}
+	if _, err := r.s.protected(); err != nil {
+		return nil, err
+	}
+	r.sensing.Window = r.s.rules.Fitness.Size
+	if err := r.sensing.Check(); err != nil {
+		return nil, err
+	}
+	if _, err := r.recovering.Policy(cmd, "recovery-", r.s.policy.Keys); err != nil {
+		return nil, err
+	}
+	m.RecoveryEnv = variables(cmd.Flags(), recoverycmd.Flags())
+	m.RecoveryPrunes, m.RecoveryEvidence = r.recovering.Prunes(), r.recovering.Evidence
+	m.LabelPrefix, m.FsyncDir = r.s.prefix, r.sensing.FsyncDir
+	m.ProbeEnv = variables(cmd.Flags(), probecmd.Flags())
+	m.Namespace, m.ActuatorConfigMap = r.s.namespace, r.s.actuators
+	m.Env = variables(cmd.Flags(), r.controllers)
+	if err := healthEnv(cmd.Flags(), m, &r.beat, &r.alert); err != nil {
+		return nil, err
+	}
+	objects, err := manifests.Objects(*m)
+	if err != nil {
+		return nil, env.Usage("%v", err)
+	}
+	return objects, nil
+}
+
 func newManifests(e env.Env) *cobra.Command {
-	var s settings
-	var sensing probecmd.Sensing
-	var beat heartbeatcmd.Settings
-	var alert alertcmd.Settings
-	var recovering recoverycmd.Settings
-	m := manifests.Settings{Controller: true}
-	// The same settings without the probes', to tell whose variable is whose.
-	controllers := pflag.NewFlagSet("controller", pflag.ContinueOnError)
-	new(settings).flags(controllers)
+	r := newRendering(e)
 	cmd := &cobra.Command{
 		Use:   "manifests",
 		Short: "Print what is installed in the cluster, for kubectl apply -f -",
@@ -44,31 +109,9 @@ absent, and what they hold is live. --configmaps prints them without data, for
 kubectl create.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := s.read(cmd, e); err != nil {
-				return err
-			}
-			if _, err := s.protected(); err != nil {
-				return err
-			}
-			sensing.Window = s.rules.Fitness.Size
-			if err := sensing.Check(); err != nil {
-				return err
-			}
-			if _, err := recovering.Policy(cmd, "recovery-", s.policy.Keys); err != nil {
-				return err
-			}
-			m.RecoveryEnv = variables(cmd.Flags(), recoverycmd.Flags())
-			m.RecoveryPrunes, m.RecoveryEvidence = recovering.Prunes(), recovering.Evidence
-			m.LabelPrefix, m.FsyncDir = s.prefix, sensing.FsyncDir
-			m.ProbeEnv = variables(cmd.Flags(), probecmd.Flags())
-			m.Namespace, m.ActuatorConfigMap = s.namespace, s.actuators
-			m.Env = variables(cmd.Flags(), controllers)
-			if err := healthEnv(cmd.Flags(), &m, &beat, &alert); err != nil {
-				return err
-			}
-			objects, err := manifests.Objects(m)
+			objects, err := r.objects(cmd)
 			if err != nil {
-				return env.Usage("%v", err)
+				return err
 			}
 			raw, err := manifests.YAML(objects)
 			if err != nil {
@@ -78,23 +121,7 @@ kubectl create.`,
 			return failed(err)
 		},
 	}
-	s.flags(cmd.Flags())
-	sensing.Flags(cmd.Flags())
-	cmd.Flags().StringVar(&m.Image, "image", "ghcr.io/exadev/regrade:"+tag(), "image of controller and probe")
-	env.Bind(cmd.Flags(), "image", "FLEET_ROLE_IMAGE")
-	cmd.Flags().BoolVar(&m.ConfigMaps, "configmaps", false, "print the ConfigMaps, too, without data")
-	cmd.Flags().BoolVar(&m.Controller, "deployment", true, "print the controller's Deployment")
-	cmd.Flags().BoolVar(&m.Probe, "probe", true, "print the probes' DaemonSet")
-	cmd.Flags().BoolVar(&m.Heartbeat, "heartbeat", false, "print the heartbeat's Deployment, rights and ConfigMap")
-	cmd.Flags().BoolVar(&m.Alert, "alert", false, "print those of the alert process")
-	beat.Flags(cmd.Flags(), "heartbeat-")
-	alert.Flags(cmd.Flags(), "alert-")
-	cmd.Flags().BoolVar(&m.Recovery, "recovery", false, "print the Deployment of node recovery, with its account and rights")
-	cmd.Flags().BoolVar(&m.Levels, "levels", false, "print the account, rights and token of the hosts' levels")
-	recovering.Flags(cmd.Flags(), "recovery-")
-	m.ProbeMetricsPort = manifests.ProbeMetricsPort
-	cmd.Flags().Var(env.Int{Value: &m.ProbeMetricsPort, Max: 65535}, "probe-metrics-port", "port of each host at which its probe serves /metrics, /healthz and /readyz; 0 for not at all")
-	env.Bind(cmd.Flags(), "probe-metrics-port", "FLEET_ROLE_PROBE_METRICS_PORT")
+	r.flags(cmd.Flags())
 	return cmd
 }
 

@@ -12,6 +12,8 @@ import (
 	"github.com/exadev/regrade/internal/cli/env"
 	"github.com/exadev/regrade/internal/controller"
 	"github.com/exadev/regrade/internal/kube"
+	"github.com/exadev/regrade/internal/provision/apply"
+	"github.com/exadev/regrade/internal/remote"
 	"github.com/exadev/regrade/internal/swap"
 )
 
@@ -28,6 +30,11 @@ type Deps struct {
 	Rules   controller.Rules
 	// Look is how often a command that waits looks again.
 	Look time.Duration
+	// Install reaches a cluster to install in it, Dial a host as root. Program gives regrade for
+	// an architecture, from a folder where one is named.
+	Install func(kube.Access, kube.Options) (apply.Cluster, error)
+	Dial    func(context.Context, remote.Target, remote.Options) (remote.Runner, error)
+	Program func(dir string) func(arch string) (apply.Program, error)
 	// More are commands of other packages.
 	More []*cobra.Command
 }
@@ -42,6 +49,17 @@ func Production() Deps {
 			}
 			return kube.NewClient(conn, o), nil
 		},
+		Install: func(a kube.Access, o kube.Options) (apply.Cluster, error) {
+			conn, err := kube.Connect(a)
+			if err != nil {
+				return nil, err
+			}
+			return struct {
+				*kube.Client
+				*kube.Installer
+			}{kube.NewClient(conn, o), kube.NewInstaller(conn)}, nil
+		},
+		Dial: remote.Dial, Program: programs,
 		Rules: controller.Rules{Next: swap.Next, MayRemove: swap.MayRemove},
 		Look:  time.Second,
 	}
@@ -73,7 +91,7 @@ can never be swapped, 3 not yet.`,
 	root.SetErr(e.Err)
 	root.AddCommand(
 		newController(e, d), newSwap(e, d), newStatus(e, d), newPlan(e, d), newExplain(e, d), newDoctor(e, d), newPause(e, d), newResume(e, d),
-		newManifests(e), newVersion(e),
+		newManifests(e), newApply(e, d), newRemove(e, d), newVersion(e),
 	)
 	root.AddCommand(d.More...)
 	return root

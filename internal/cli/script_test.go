@@ -28,6 +28,7 @@ import (
 	"github.com/exadev/regrade/internal/k3s"
 	"github.com/exadev/regrade/internal/kube"
 	"github.com/exadev/regrade/internal/observe"
+	"github.com/exadev/regrade/internal/provision/apply"
 	"github.com/exadev/regrade/internal/status"
 	"github.com/exadev/regrade/internal/swap"
 )
@@ -75,6 +76,7 @@ func regrade() {
 		More:  []*cobra.Command{entrycmd.New(e)},
 		Look:  2 * time.Millisecond,
 		Rules: controller.Rules{Next: swap.Next, MayRemove: swap.MayRemove},
+		Install: func(kube.Access, kube.Options) (apply.Cluster, error) { return nil, errors.New("no API here") },
 		Connect: func(a kube.Access, o kube.Options) (cli.Cluster, error) {
 			s, err := load()
 			if err != nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -37,6 +38,7 @@ var installedKinds = []installedKind{
 	{rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), meta.RESTScopeNamespace},
 	{appsv1.SchemeGroupVersion.WithKind("Deployment"), meta.RESTScopeNamespace},
 	{appsv1.SchemeGroupVersion.WithKind("DaemonSet"), meta.RESTScopeNamespace},
+	{coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace},
 }
 
 // Object is a manifest as it is written: apiVersion, kind, metadata and the rest.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"strings"
 
 	"sigs.k8s.io/yaml"
 
@@ -73,6 +72,30 @@ type Object map[string]any
 func (o Object) Kind() string      { return text(o, "kind") }
 func (o Object) Name() string      { return text(o, "metadata", "name") }
 func (o Object) Namespace() string { return text(o, "metadata", "namespace") }
+
+// CreateOnly says that it is created where it is absent and never replaced.
+func (o Object) CreateOnly() bool {
+	meta, _ := o["metadata"].(Object)
+	notes, _ := meta["annotations"].(Object)
+	return notes[CreateOnly] == fleet.True
+}
+
+// Of is a manifest as an API server gives it back.
+func Of(raw map[string]any) Object {
+	o := Object{}
+	for key, v := range raw {
+		if m, ok := v.(map[string]any); ok {
+			v = Of(m)
+		}
+		o[key] = v
+	}
+	return o
+}
+
+// Mine are the labels by which regrade's own objects are found.
+func Mine() map[string]string {
+	return map[string]string{"app.kubernetes.io/part-of": "regrade", "app.kubernetes.io/managed-by": "regrade"}
+}
 
 func text(o map[string]any, keys ...string) string {
 	for _, p := range keys[:len(keys)-1] {
@@ -212,7 +235,7 @@ func YAML(objects []Object) ([]byte, error) {
 			return nil, fmt.Errorf("manifests: %s %s: %w", o.Kind(), o.Name(), err)
 		}
 		b.WriteString("---\n")
-		if meta, ok := o["metadata"].(Object); ok && strings.Contains(fmt.Sprint(meta["annotations"]), CreateOnly) {
+		if o.CreateOnly() {
 			b.WriteString("# Create where absent, never replace: what it holds is live.\n")
 		}
 		b.Write(raw)

@@ -30,6 +30,8 @@ type Desired struct {
 	Join map[string]string `json:"join"`
 	// Kubeconfig is the host daemon's. A host that has one keeps it where this is empty.
 	Kubeconfig k3s.Secret `json:"kubeconfig,omitempty"`
+	// LevelKubeconfig is that of the daemon's level half, where levels are on.
+	LevelKubeconfig k3s.Secret `json:"level-kubeconfig,omitempty"`
 	// Voter is a voter's k3s configuration, from which a standby's server is made; not
 	// needed on a server.
 	Voter k3s.Config `json:"voter,omitempty"`

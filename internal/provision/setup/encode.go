@@ -18,7 +18,7 @@ func (d Desired) Encode() ([]byte, error) {
 		return nil, fmt.Errorf("host document: %w", err)
 	}
 	// A secret marshals as ***.
-	for key, secret := range map[string]string{"kubeconfig": d.Kubeconfig.Reveal(), "token": d.Token.Reveal()} {
+	for key, secret := range map[string]string{"kubeconfig": d.Kubeconfig.Reveal(), "level-kubeconfig": d.LevelKubeconfig.Reveal(), "token": d.Token.Reveal()} {
 		if m[key] = secret; secret == "" {
 			delete(m, key)
 		}

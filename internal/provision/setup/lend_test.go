@@ -119,3 +119,26 @@ func TestADaemonOfAReplacedProgramIsStartedAnew(t *testing.T) {
 		}
 	}
 }
+
+// The level half of the daemon has a credential of its own, which nothing shows, and which a
+// removal takes away.
+func TestALevelCredentialIsWrittenAndTakenAway(t *testing.T) {
+	h := newServer(t)
+	d := desired(t, fleet.RoleServer, "n1")
+	d.LevelKubeconfig = "hush-level"
+	plan, problems, err := h.run(d)
+	if err != nil || len(problems) > 0 {
+		t.Fatalf("%v, %v", problems, err)
+	}
+	var b strings.Builder
+	plan.Show(&b)
+	if got := h.state()[fleet.FileLevelKube]; got != "-rw-------\nhush-level" || strings.Contains(b.String(), "hush") {
+		t.Errorf("%q, shown:\n%s", got, b.String())
+	}
+	if problems, err := h.remove(); err != nil || len(problems) > 0 {
+		t.Fatalf("%v, %v", problems, err)
+	}
+	if _, there := h.state()[fleet.FileLevelKube]; there {
+		t.Error("it is left")
+	}
+}

@@ -210,6 +210,9 @@ func (s Seen) plan(d Desired, role fleet.Role, split adopt.Split, labels map[str
 	if k := d.Kubeconfig.Reveal(); k != "" {
 		p.add(s, File{Path: fleet.FileKubeconfig, Mode: secretMode, Content: []byte(k), Secret: true, Hidden: true})
 	}
+	if k := d.LevelKubeconfig.Reveal(); k != "" {
+		p.add(s, File{Path: fleet.FileLevelKube, Mode: secretMode, Content: []byte(k), Secret: true, Hidden: true})
+	}
 	daemon := len(p.Files)
 	for _, r := range roles {
 		if !s.Units[r].Loaded || slices.Contains(s.created(), unitDir+units[r]) {

@@ -86,7 +86,7 @@ type Record struct {
 // Paths are the files that a plan may write, for whoever looks at a host.
 func Paths() []string {
 	out := []string{
-		fleet.FileRole, fleet.FileServerConf, fleet.FileAgentConf, fleet.FileHostConfig, fleet.FileJoinConfig, fleet.FileKubeconfig,
+		fleet.FileRole, fleet.FileServerConf, fleet.FileAgentConf, fleet.FileHostConfig, fleet.FileJoinConfig, fleet.FileKubeconfig, fleet.FileLevelKube,
 		unitDir + daemonUnit,
 	}
 	for _, role := range roles {

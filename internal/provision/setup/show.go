@@ -10,11 +10,14 @@ import (
 	"github.com/exadev/regrade/internal/k3s"
 )
 
+// NothingToDo is all that is said of a host that is as it shall be.
+const NothingToDo = "nothing to do"
+
 // Show prints what a plan would change: each file as a difference, secrets left out,
 // then units.
 func (p Plan) Show(w io.Writer) {
 	if p.Empty() {
-		_, _ = fmt.Fprintln(w, "nothing to do")
+		_, _ = fmt.Fprintln(w, NothingToDo)
 		return
 	}
 	for _, f := range p.Files {

@@ -1,0 +1,317 @@
+package apply_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/exadev/regrade/internal/execute"
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/k3s"
+	"github.com/exadev/regrade/internal/kube"
+	"github.com/exadev/regrade/internal/lease"
+	"github.com/exadev/regrade/internal/manifests"
+	"github.com/exadev/regrade/internal/observe"
+	"github.com/exadev/regrade/internal/provision/apply"
+	"github.com/exadev/regrade/internal/provision/inventory"
+	"github.com/exadev/regrade/internal/provision/setup"
+	"github.com/exadev/regrade/internal/remote"
+	"github.com/exadev/regrade/internal/swap"
+)
+
+var (
+	start = time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
+	keys  = fleet.DefaultKeys()
+)
+
+// cluster is an API in memory.
+type cluster struct {
+	mu      sync.Mutex
+	lease   lease.Lease
+	nodes   map[string]observe.Node
+	objects map[string]manifests.Object
+	beats   map[string]observe.Heartbeat
+	writes  []string
+	// down is the API's answer to everything.
+	down error
+}
+
+func newCluster() *cluster {
+	c := &cluster{nodes: map[string]observe.Node{}, objects: map[string]manifests.Object{}, beats: map[string]observe.Heartbeat{}}
+	for _, name := range []string{"n1", "n2", "n3", "n4", "n5"} {
+		n := observe.Node{Name: name, Version: "1", Node: swap.Node{Labels: map[string]string{"k": "v"}, Annotations: map[string]string{}}}
+		if name < "n4" {
+			n.Labels[fleet.LabelEtcd] = fleet.True
+		}
+		c.nodes[name] = n
+	}
+	return c
+}
+
+func (c *cluster) Date() time.Time { return start }
+
+func (c *cluster) Lease(context.Context) (observe.Lease, error) {
+	return observe.Lease{Lease: c.lease}, c.down
+}
+
+func (c *cluster) Nodes(context.Context) ([]observe.Node, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Values(c.nodes)), c.down
+}
+
+func (c *cluster) PatchNode(_ context.Context, name, version string, p execute.NodePatch) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.nodes[name]
+	if n.Version != version {
+		return execute.ErrConflict
+	}
+	n.Labels, n.Annotations = put(n.Labels, p.Labels), put(n.Annotations, p.Annotations)
+	n.Version += "1"
+	c.nodes[name] = n
+	c.writes = append(c.writes, "node "+name)
+	return nil
+}
+
+func put(have map[string]string, want map[string]*string) map[string]string {
+	have = maps.Clone(have)
+	for k, v := range want {
+		if v == nil {
+			delete(have, k)
+		} else {
+			have[k] = *v
+		}
+	}
+	return have
+}
+
+func (c *cluster) Heartbeats(context.Context) (out []observe.Heartbeat, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Values(c.beats)), c.down
+}
+
+func key(o kube.Object) string {
+	m := manifests.Of(o)
+	return m.Kind() + "/" + m.Namespace() + "/" + m.Name()
+}
+
+func (c *cluster) write(what string, o kube.Object, check bool) kube.Installed {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m, k := manifests.Of(o), key(o)
+	out := kube.Installed{Kind: m.Kind(), Namespace: m.Namespace(), Name: m.Name()}
+	before, there := c.objects[k]
+	if there {
+		out.Before = kube.Object(before)
+	}
+	switch {
+	case what == "delete":
+		out.Changed = there
+	case what == "create" && there:
+		out.After = out.Before
+	default:
+		out.After, out.Changed = o, !there || fmt.Sprint(before) != fmt.Sprint(m)
+	}
+	if check || !out.Changed {
+		return out
+	}
+	c.writes = append(c.writes, what+" "+k)
+	if what == "delete" {
+		delete(c.objects, k)
+	} else {
+		c.objects[k] = m
+	}
+	return out
+}
+
+func (c *cluster) Apply(_ context.Context, o kube.Object, check bool) (kube.Installed, error) {
+	return c.write("apply", o, check), c.down
+}
+
+func (c *cluster) Create(_ context.Context, o kube.Object, check bool) (kube.Installed, error) {
+	return c.write("create", o, check), c.down
+}
+
+func (c *cluster) Delete(_ context.Context, o kube.Object, check bool) (kube.Installed, error) {
+	return c.write("delete", o, check), c.down
+}
+
+func (c *cluster) Labelled(_ context.Context, labels map[string]string, _ ...string) (out []kube.Object, _ error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, k := range slices.Sorted(maps.Keys(c.objects)) {
+		meta, _ := c.objects[k]["metadata"].(manifests.Object)
+		have, _ := meta["labels"].(manifests.Object)
+		all := true
+		for l, v := range labels {
+			all = all && have[l] == v
+		}
+		if all {
+			out = append(out, kube.Object(c.objects[k]))
+		}
+	}
+	return out, c.down
+}
+
+func (c *cluster) Token(_ context.Context, namespace, name string) (k3s.Secret, []byte, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, there := c.objects["Secret/"+namespace+"/"+name]; !there {
+		return "", nil, c.down
+	}
+	return "hush-token", []byte("CA"), c.down
+}
+
+// machine is a host behind a runner: what regrade on it would say and do.
+type machine struct {
+	mu      sync.Mutex
+	name    string
+	c       *cluster
+	arch    string
+	files   map[string]string
+	ran     []string
+	given   setup.Desired
+	setUp   bool
+	role    fleet.Role
+	refuses string
+	down    error
+	full    bool
+	// dies is the command during which the connection breaks, counted from 1.
+	dies   int
+	broken bool
+	// runs is the program that its daemon was started from.
+	runs string
+}
+
+var errGone = errors.New("the connection broke")
+
+func (m *machine) Close() error { return nil }
+
+func (m *machine) Put(_ context.Context, path string, content io.Reader, _ fs.FileMode) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.full {
+		return fmt.Errorf("write %s: %w", path, &remote.Problem{Code: remote.DiskFull, Sentence: m.name + ": " + path + " is not written: No space left on device"})
+	}
+	if err := m.count("put " + path); err != nil {
+		return err
+	}
+	raw, err := io.ReadAll(content)
+	m.files[path] = string(raw)
+	return err
+}
+
+func (m *machine) count(what string) error {
+	m.ran = append(m.ran, what)
+	m.broken = m.broken || m.dies == len(m.ran)
+	if m.broken {
+		return errGone
+	}
+	return nil
+}
+
+func (m *machine) Run(_ context.Context, c remote.Command) (remote.Result, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	line := strings.Join(c.Argv, " ")
+	if err := m.count(line); err != nil {
+		return remote.Result{}, err
+	}
+	ok := func(text string) (remote.Result, error) { return remote.Result{Out: []byte(text)}, nil }
+	refused := func(text string) (remote.Result, error) {
+		return remote.Result{Code: fleet.ExitRefused, Err: []byte("regrade: refused, nothing is changed:\n  - " + text + "\n")}, nil
+	}
+	switch program := m.files[c.Argv[0]]; {
+	case strings.HasPrefix(line, "sh -c uname"):
+		out := m.arch + "\n"
+		if p, there := m.files["/usr/local/bin/regrade"]; there {
+			out += sum(p) + "  /usr/local/bin/regrade\n"
+		}
+		return ok(out)
+	case strings.HasPrefix(line, "sh -c test -x"):
+		if _, there := m.files["/usr/local/bin/regrade"]; !there {
+			return remote.Result{Code: 1}, nil
+		}
+		return ok("")
+	case c.Argv[0] == "mkdir":
+		return ok("")
+	case c.Argv[0] == "mv":
+		m.files[c.Argv[3]] = m.files[c.Argv[2]]
+		delete(m.files, c.Argv[2])
+		return ok("")
+	case c.Argv[0] == "rm":
+		delete(m.files, c.Argv[2])
+		return ok("")
+	case program == "":
+		return remote.Result{Code: 127, Err: []byte("not found")}, nil
+	case strings.HasSuffix(line, " version"):
+		return ok("v9\n")
+	case strings.HasSuffix(line, " host lend"):
+		raw, err := setup.Lent{Voter: k3s.Config{"disable": {"traefik"}}, Token: "hush-server"}.Encode()
+		return remote.Result{Out: raw}, err
+	case strings.Contains(line, " host setup "):
+		return m.setup(c, strings.Contains(line, "--check"), ok, refused)
+	case strings.Contains(line, " host remove"):
+		if m.refuses != "" {
+			return refused(m.refuses)
+		}
+		if !m.setUp {
+			return refused("not here (" + setup.CodeNotSetUp + ")")
+		}
+		if !strings.Contains(line, "--check") {
+			m.setUp = false
+		}
+		return ok("stop regrade-host.service\n")
+	}
+	return remote.Result{Code: 127, Err: []byte("unknown: " + line)}, nil
+}
+
+func (m *machine) setup(c remote.Command, check bool, ok, refused func(string) (remote.Result, error)) (remote.Result, error) {
+	raw, err := io.ReadAll(c.In)
+	if err != nil {
+		return remote.Result{}, err
+	}
+	d, err := setup.Parse(raw)
+	if err != nil {
+		return remote.Result{Code: 2, Err: []byte("regrade: " + err.Error())}, nil
+	}
+	if m.refuses != "" {
+		return refused(m.refuses)
+	}
+	same := m.setUp && m.given.Kubeconfig == d.Kubeconfig && m.runs == m.files["/usr/local/bin/regrade"]
+	if check || same {
+		if same {
+			return ok(setup.NothingToDo + "\n")
+		}
+		return ok("+++ /etc/regrade/host.yaml\n")
+	}
+	m.given, m.setUp, m.runs = d, true, m.files["/usr/local/bin/regrade"]
+	if m.role == "" {
+		m.role = d.Role
+	}
+	m.c.mu.Lock()
+	defer m.c.mu.Unlock()
+	m.c.beats[m.name] = observe.Heartbeat{Node: m.name, Counter: fmt.Sprint(len(m.ran)), Renewed: start}
+	return ok("+++ /etc/regrade/host.yaml\n")
+}
+
+// site is a cluster with its machines, and a way to run turns.
+type site struct {
+	t        *testing.T
+	c        *cluster
+	machines map[string]*machine
+	fleet    inventory.Fleet
+	program  apply.Program
+	out      bytes.Buffer
+}

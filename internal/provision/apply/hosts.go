@@ -1,0 +1,213 @@
+package apply
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/provision/setup"
+	"github.com/exadev/regrade/internal/remote"
+	"github.com/exadev/regrade/internal/status"
+)
+
+const (
+	installed = "/usr/local/bin/regrade"
+	// coming is beside the program: one rename makes it that (k3s's units ask it before every
+	// start, so that it may never be missing or half). temporary is for a look.
+	coming    = "/usr/local/bin/.regrade.new"
+	temporary = "/usr/local/bin/.regrade.check"
+)
+
+// reach connects to every host.
+func (t *Turn) reach(ctx context.Context) error {
+	t.each(ctx, atOnce, t.hosts, func(ctx context.Context, h *host) (err error) {
+		h.runner, err = t.dial(ctx, h.Host)
+		return err
+	})
+	if slices.ContainsFunc(t.hosts, func(h *host) bool { return h.problem == nil }) {
+		return nil
+	}
+	return fmt.Errorf("no host was reached")
+}
+
+// architectures are the kernel's names and Go's.
+var architectures = map[string]string{
+	"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64", "armv7l": "arm", "armv8l": "arm",
+}
+
+// look at a host: its architecture, and the sum of the program.
+const facts = `uname -m; sha256sum ` + installed + ` 2>/dev/null || :`
+
+// programs brings regrade to every host that has another, checked by its SHA-256 and tried
+// before it takes the old one's place.
+func (t *Turn) programs(ctx context.Context) error {
+	t.each(ctx, atOnce, t.hosts, t.program)
+	return nil
+}
+
+func (t *Turn) program(ctx context.Context, h *host) error {
+	r, err := h.run(ctx, nil, "sh", "-c", facts)
+	if err != nil {
+		return err
+	}
+	machine, rest, _ := strings.Cut(string(r.Out), "\n")
+	h.arch = architectures[strings.TrimSpace(machine)]
+	if h.arch == "" {
+		return failed(CodeNoProgram, "its machine is %q, which regrade is not built for", strings.TrimSpace(machine))
+	}
+	p, err := t.Program(h.arch)
+	if err != nil {
+		return failed(CodeNoProgram, "%v", err)
+	}
+	if sum, _, _ := strings.Cut(strings.TrimSpace(rest), " "); sum == p.Sum {
+		h.program = installed
+		return nil
+	}
+	f, err := os.Open(p.Path)
+	if err != nil {
+		return fmt.Errorf("the program: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	target := coming
+	if t.Check {
+		target = temporary
+	}
+	if _, err := h.run(ctx, nil, "mkdir", "-p", "/usr/local/bin"); err != nil {
+		return err
+	}
+	h.program = target // so that a half one is taken away
+	if err := h.runner.Put(ctx, target, f, 0o755); err != nil {
+		return err
+	}
+	r, err = h.runner.Run(ctx, remote.Command{Argv: []string{target, "version"}})
+	if err != nil {
+		return err
+	}
+	if r.Code != 0 {
+		return failed(CodeProgramFails, "regrade does not run there: %s", said(r))
+	}
+	h.changed = true
+	t.screen.line(h.Name, "regrade %s, %d MiB", strings.TrimSpace(string(r.Out)), p.Size>>20)
+	if t.Check {
+		return nil
+	}
+	if _, err := h.run(ctx, nil, "mv", "-f", coming, installed); err != nil {
+		return err
+	}
+	h.program = installed
+	return nil
+}
+
+// run is a command that has to end well.
+func (h *host) run(ctx context.Context, in []byte, argv ...string) (remote.Result, error) {
+	c := remote.Command{Argv: argv}
+	if in != nil {
+		c.In = bytes.NewReader(in)
+	}
+	r, err := h.runner.Run(ctx, c)
+	if err == nil && (r.Code != 0 || r.Signal != "") {
+		err = failed(CodeHostFailed, "%s: %s", argv[0], said(r))
+	}
+	return r, err
+}
+
+// said is what a command that failed said of it.
+func said(r remote.Result) string {
+	text := strings.TrimSpace(string(r.Err))
+	if text == "" {
+		return fmt.Sprintf("exit status %d", r.Code)
+	}
+	return strings.TrimPrefix(text, "regrade: ")
+}
+
+// borrow reads from a server what a standby's server runs with. Standbys alone need it,
+// and hosts that are agents now.
+func (t *Turn) borrow(ctx context.Context) error {
+	var last error
+	for _, h := range t.lenders() {
+		r, err := h.run(ctx, nil, h.program, "host", "lend")
+		if err == nil {
+			t.lent, err = setup.ParseLent(r.Out)
+		}
+		if err == nil {
+			return nil
+		}
+		last = fmt.Errorf("%s: %w", h.Name, err)
+		t.screen.line(h.Name, "lends nothing: %v", err)
+	}
+	for _, h := range t.hosts {
+		if h.problem == nil && !t.votes(h) {
+			t.fail(h, failed(CodeNobodyLends, "no server was found that tells what a standby runs with: %v", last))
+		}
+	}
+	return nil
+}
+
+// lenders are the hosts that run a server, those that the cluster calls voters first.
+func (t *Turn) lenders() (out []*host) {
+	for _, h := range t.hosts {
+		if h.problem == nil && t.votes(h) {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// votes says whether a host is a server by its Node: the file tells what it once was.
+func (t *Turn) votes(h *host) bool {
+	_, etcd := t.nodes[h.Name].Labels[fleet.LabelEtcd]
+	return etcd
+}
+
+// setUp gives each host its document. A server at a time: should one go wrong, it is one.
+func (t *Turn) setUp(ctx context.Context, role fleet.Role, atOnce int) error {
+	t.each(ctx, atOnce, t.all(role), t.one)
+	return nil
+}
+
+func (t *Turn) one(ctx context.Context, h *host) error {
+	if n, there := t.nodes[h.Name]; there && h.NodeIP != "" && n.InternalIP != "" && !slices.Contains(strings.Split(h.NodeIP, ","), n.InternalIP) {
+		return &problemError{Problem: status.Problem{Code: CodeNodeIP, Sentence: fmt.Sprintf("its Node has the address %s and fleet.yaml says node-ip: %s; an etcd member's address never changes", n.InternalIP, h.NodeIP)}, refused: true}
+	}
+	d := t.Fleet.Document(h.Host)
+	d.Kubeconfig, d.Voter, d.Token = t.kubeconfigs.host, t.lent.Voter, t.lent.Token
+	if levels, ok := h.Settings["levels"].(map[string]any); ok && levels["enabled"] == true {
+		if !t.Levels {
+			return failed(CodeNoCredential, "its levels are on, and settings.levels is not: the hosts' level half has no account then")
+		}
+		d.LevelKubeconfig = t.kubeconfigs.level
+	}
+	raw, err := d.Encode()
+	if err != nil {
+		return err
+	}
+	argv := []string{h.program, "host", "setup", "--file", "-"}
+	if t.Check {
+		argv = append(argv, "--check", "--program-comes")
+	}
+	r, err := h.runner.Run(ctx, remote.Command{Argv: argv, In: bytes.NewReader(raw)})
+	if err != nil {
+		return err
+	}
+	switch {
+	case r.Code == fleet.ExitRefused && r.Signal == "":
+		return &problemError{Problem: status.Problem{Code: CodeHostRefused, Sentence: said(r)}, refused: true}
+	case r.Code != 0:
+		return failed(CodeHostFailed, "%s", said(r))
+	}
+	out := strings.TrimSpace(string(r.Out))
+	if out == setup.NothingToDo {
+		return nil
+	}
+	h.changed, h.restarted = true, true
+	heading := "set up"
+	if t.Check {
+		heading = "would be set up"
+	}
+	t.screen.block(h.Name, heading, out)
+	return nil
+}
