@@ -122,7 +122,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 		Packages: c.Spec.Packages, Logf: c.log,
 		Binds: map[string]string{"/usr/local/bin/k3s": c.Binaries.K3s},
 	}
-	if !c.Spec.WithoutRegrade {
+	if !c.Spec.WithoutRegrade && !c.Spec.Untouched {
 		options.Binds["/usr/local/bin/regrade"] = c.Binaries.Regrade
 	}
 	if slices.ContainsFunc(c.Spec.Hosts, func(h HostSpec) bool { return h.Docker }) {
@@ -145,6 +145,11 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	}
 	for _, h := range c.Lab.Hosts() {
 		if err := c.provision(ctx, h); err != nil {
+			return errors.Join(err, c.Lab.Close())
+		}
+	}
+	if c.Spec.SSH {
+		if err := c.letIn(); err != nil {
 			return errors.Join(err, c.Lab.Close())
 		}
 	}
@@ -190,7 +195,7 @@ func (c *Cluster) start(ctx context.Context) error {
 			return err
 		}
 	}
-	if c.Spec.WithoutRegrade {
+	if c.Spec.WithoutRegrade || c.Spec.Untouched {
 		return nil
 	}
 	return c.installRegrade(ctx)

@@ -44,6 +44,9 @@ func (c *Cluster) installed(h *host.Host, spec HostSpec) error {
 		env["K3S_URL"] = fmt.Sprint(config["server"])
 	}
 	dropIn := map[string]any{"node-label+": append([]string{"lab=installed"}, config["node-label"].([]string)...)}
+	if c.Spec.Untouched {
+		dropIn["node-label+"] = []string{"lab=installed"}
+	}
 	for _, key := range []string{"token", "agent-token", "server", "cluster-init", "tls-san", "node-label"} {
 		delete(config, key)
 	}

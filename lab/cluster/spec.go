@@ -52,6 +52,10 @@ type Spec struct {
 	// AsInstalled makes a cluster as people have one before regrade: the hosts as k3s's install script sets them up, with flags in all
 	// three places. regrade's binary is on them, and its objects in the cluster; `regrade host setup` is up to the scenario.
 	AsInstalled bool
+	// Untouched leaves all of regrade away from hosts and cluster, though its binary is there for an operator outside.
+	Untouched bool
+	// SSH gives every host an sshd that lets the operator in, see [Cluster.Operator].
+	SSH bool
 	// Packages of Debian on the hosts besides the usual ones.
 	Packages []string
 }

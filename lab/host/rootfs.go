@@ -17,11 +17,11 @@ import (
 const debianSuite = "bookworm"
 
 // rootfsEdition changes when what [finishRootfs] does changes, so that an older cached tree is not taken.
-const rootfsEdition = "4"
+const rootfsEdition = "5"
 
-// basePackages are on every host. iputils-ping is for the lab's own checks.
+// basePackages are on every host. iputils-ping is for the lab's own checks; the sshd runs only where a scenario wants it.
 var basePackages = []string{
-	"ca-certificates", "dbus", "iproute2", "iptables", "iputils-ping", "kmod", "procps", "systemd", "systemd-sysv",
+	"ca-certificates", "dbus", "iproute2", "iptables", "iputils-ping", "kmod", "openssh-server", "procps", "systemd", "systemd-sysv",
 }
 
 // CacheDir is where trees and binaries are kept between runs: regrade-lab below the user's cache folder.
@@ -119,7 +119,7 @@ var masked = []string{
 	"systemd-timesyncd.service", "systemd-resolved.service", "systemd-networkd.service", "systemd-pstore.service", "remote-fs.target",
 	"modprobe@.service", "systemd-modules-load.service", "sys-kernel-debug.mount", "sys-kernel-tracing.mount", "sys-kernel-config.mount",
 	"sys-fs-fuse-connections.mount", "dev-hugepages.mount", "systemd-logind.service", "systemd-user-sessions.service",
-	"systemd-remount-fs.service", "systemd-initctl.socket",
+	"systemd-remount-fs.service", "systemd-initctl.socket", "ssh.service",
 }
 
 // prepareScript is what a real k3s needs of a host under cgroup v1 before any pod starts: each controller, /sys and

@@ -1,0 +1,107 @@
+package cluster
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
+
+	"github.com/exadev/regrade/lab/host"
+)
+
+// letIn gives each host a key of its own and the operator's, before it boots. What the operator has is in the lab's folder.
+func (c *Cluster) letIn() error {
+	secret, public, err := newKey()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(c.operatorFile("id"), secret, 0o600); err != nil {
+		return fmt.Errorf("the operator's key: %w", err)
+	}
+	for _, h := range c.Lab.Hosts() {
+		if err := h.WriteFile("/root/.ssh/authorized_keys", ssh.MarshalAuthorizedKey(public), 0o600); err != nil {
+			return err
+		}
+		if err := c.NewHostKey(h); err != nil {
+			return err
+		}
+		// It is masked on the hosts of other labs.
+		for _, path := range []string{"/etc/systemd/system/ssh.service", "/etc/systemd/system/multi-user.target.wants/ssh.service"} {
+			if err := h.Link("/lib/systemd/system/ssh.service", path); err != nil {
+				return err
+			}
+		}
+	}
+	return c.KnowHosts()
+}
+
+// NewHostKey gives the host's sshd another key. The operator does not know of it, see [Cluster.KnowHosts].
+func (c *Cluster) NewHostKey(h *host.Host) error {
+	secret, public, err := newKey()
+	if err != nil {
+		return err
+	}
+	if err := h.WriteFile("/etc/ssh/ssh_host_ed25519_key", secret, 0o600); err != nil {
+		return err
+	}
+	return h.WriteFile("/etc/ssh/ssh_host_ed25519_key.pub", ssh.MarshalAuthorizedKey(public), 0o644)
+}
+
+// KnowHosts writes the operator's known_hosts of the keys that the hosts have now.
+func (c *Cluster) KnowHosts() error {
+	var lines strings.Builder
+	for _, h := range c.Lab.Hosts() {
+		raw, err := h.ReadFile("/etc/ssh/ssh_host_ed25519_key.pub")
+		if err != nil {
+			return err
+		}
+		public, _, _, _, err := ssh.ParseAuthorizedKey(raw)
+		if err != nil {
+			return fmt.Errorf("key of %s: %w", h.Name(), err)
+		}
+		lines.WriteString(knownhosts.Line([]string{h.IP().String()}, public) + "\n")
+	}
+	if err := os.WriteFile(c.operatorFile("known_hosts"), []byte(lines.String()), 0o600); err != nil {
+		return fmt.Errorf("the operator's known hosts: %w", err)
+	}
+	return nil
+}
+
+func (c *Cluster) operatorFile(name string) string { return filepath.Join(c.Lab.Dir(), "operator-"+name) }
+
+// Operator runs a command of the fleet, such as apply, as its owner would on a machine of their own: with the given
+// fleet.yaml, a key, known hosts and the cluster's kubeconfig.
+func (c *Cluster) Operator(ctx context.Context, fleet string, args ...string) (Outcome, error) {
+	file := c.operatorFile("fleet.yaml")
+	if err := os.WriteFile(file, []byte(fleet), 0o600); err != nil {
+		return Outcome{}, fmt.Errorf("the operator's fleet.yaml: %w", err)
+	}
+	none := c.operatorFile("ssh_config")
+	if err := os.WriteFile(none, nil, 0o600); err != nil {
+		return Outcome{}, fmt.Errorf("the operator's ssh_config: %w", err)
+	}
+	return c.CLI(ctx, append(args, "--file", file, "--ssh-config", none,
+		"--identity", c.operatorFile("id"), "--known-hosts", c.operatorFile("known_hosts"))...)
+}
+
+func newKey() (secret []byte, public ssh.PublicKey, err error) {
+	open, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a key: %w", err)
+	}
+	block, err := ssh.MarshalPrivateKey(private, "")
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a key: %w", err)
+	}
+	if public, err = ssh.NewPublicKey(open); err != nil {
+		return nil, nil, fmt.Errorf("make a key: %w", err)
+	}
+	return pem.EncodeToMemory(block), public, nil
+}
