@@ -14,15 +14,19 @@ import (
 )
 
 func Test_systemd_conforms(t *testing.T) {
-	conforms(t, "systemd", nil, "REGRADE_REAL_SYSTEMD=1", "TestRealSystemdConforms")
+	conforms(t, "platform/systemd", nil, "REGRADE_REAL_SYSTEMD=1", "TestRealSystemdConforms")
 }
 
 func Test_docker_conforms(t *testing.T) {
-	conforms(t, "docker", host.EnginePackages, "REGRADE_REAL_DOCKER=1", "TestRealDockerConforms|TestARealHostGoesThereAndBack|TestARealNetworkThatIsStartedAnew")
+	conforms(t, "platform/docker", host.EnginePackages, "REGRADE_REAL_DOCKER=1", "TestRealDockerConforms|TestARealHostGoesThereAndBack|TestARealNetworkThatIsStartedAnew")
 }
 
-// conforms runs the tests of a platform's package, by name, in a host.
-func conforms(t *testing.T, platform string, packages []string, env, tests string) {
+func Test_a_docker_host_is_set_up(t *testing.T) {
+	conforms(t, "provision/project", host.EnginePackages, "REGRADE_REAL_DOCKER=1", "TestARealHostIsSetUpAndTakenBack")
+}
+
+// conforms runs the tests of a package, by name, in a host.
+func conforms(t *testing.T, folder string, packages []string, env, tests string) {
 	t.Helper()
 	if os.Getenv("LAB") == "off" {
 		t.Skip("LAB=off")
@@ -31,7 +35,7 @@ func conforms(t *testing.T, platform string, packages []string, env, tests strin
 		t.Fatal(reason)
 	}
 	binary := filepath.Join(t.TempDir(), "platform.test")
-	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-o", binary, "./internal/platform/"+platform)
+	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-o", binary, "./internal/"+folder)
 	build.Dir = "../.."
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -71,7 +75,7 @@ func conforms(t *testing.T, platform string, packages []string, env, tests strin
 	}
 	t.Log(result.Stdout)
 	first, _, _ := strings.Cut(tests, "|")
-	if result.Code != 0 || !strings.Contains(result.Stdout, "--- PASS: "+first+"/") || strings.Contains(result.Stdout, "--- SKIP") {
+	if result.Code != 0 || !strings.Contains(result.Stdout, "--- PASS: "+first) || strings.Contains(result.Stdout, "--- SKIP") {
 		t.Errorf("exit status %d\n%s", result.Code, result.Stderr)
 	}
 }

@@ -270,20 +270,25 @@ func TestAContainerInWhichK3sRunsIsNotMadeAnew(t *testing.T) {
 		want   string
 	}{
 		"another image of k3s": {func(_ *machine, d *setup.Desired) { d.Docker.Images.K3s = "rancher/k3s:v1.37.0-k3s1" }, "K3S_IMAGE"},
-		"another pair":         {func(_ *machine, d *setup.Desired) { d.Docker.Images.Both = "k3s-regrade:other" }, "K3S_REGRADE_IMAGE"},
-		"another token":        {func(_ *machine, d *setup.Desired) { d.Token = "hush-other" }, "K3S_TOKEN"},
-		"another agent token":  {func(_ *machine, d *setup.Desired) { d.Docker.AgentToken = "hush-other" }, "K3S_AGENT_TOKEN"},
-		"a token in a file":    {func(_ *machine, d *setup.Desired) { d.Docker.TokenFile = "/etc/rancher/k3s/token" }, "K3S_TOKEN_FILE"},
-		"pinned":               {func(_ *machine, d *setup.Desired) { d.Pinned = true }, "FLEET_ROLE_PINNED"},
-		"not eligible":         {func(_ *machine, d *setup.Desired) { d.Eligible = false }, "FLEET_ROLE_ELIGIBLE"},
-		"another server":       {func(_ *machine, d *setup.Desired) { d.Docker.JoinServer = "https://10.0.0.3:6443" }, "K3S_JOIN_SERVER_URL"},
-		"another agent's":      {func(_ *machine, d *setup.Desired) { d.Docker.AgentServer = "https://10.0.0.3:6443" }, "K3S_AGENT_SERVER_URL"},
-		"another network":      {func(_ *machine, d *setup.Desired) { d.Docker.Network = "container:mesh" }, "REGRADE_NETWORK"},
-		"another log driver":   {func(_ *machine, d *setup.Desired) { d.Docker.LogDriver = "journald" }, "REGRADE_LOG_DRIVER"},
-		"another program":      {func(_ *machine, d *setup.Desired) { d.Docker.Program = "/bin/mesh" }, "FLEET_ROLE_K3S"},
-		"other files":          {func(_ *machine, d *setup.Desired) { d.Docker.Files = []string{"compose.yaml"} }, "COMPOSE_FILE"},
-		"identity apart":       {func(_ *machine, d *setup.Desired) { d.Docker.Identity = true }, "COMPOSE_FILE"},
-		"another prefix":       {func(_ *machine, d *setup.Desired) { d.Host["label-prefix"] = "x.example/" }, "FLEET_ROLE_LABEL_PREFIX"},
+		"another regrade with Compose 1": {func(m *machine, d *setup.Desired) {
+			m.Plugin, m.Have["docker-compose"] = false, true
+			d.Docker.Images.Regrade = "regrade:v2"
+			m.Images["regrade:v2"] = "sha256:new"
+		}, "REGRADE_IMAGE"},
+		"another pair":        {func(_ *machine, d *setup.Desired) { d.Docker.Images.Both = "k3s-regrade:other" }, "K3S_REGRADE_IMAGE"},
+		"another token":       {func(_ *machine, d *setup.Desired) { d.Token = "hush-other" }, "K3S_TOKEN"},
+		"another agent token": {func(_ *machine, d *setup.Desired) { d.Docker.AgentToken = "hush-other" }, "K3S_AGENT_TOKEN"},
+		"a token in a file":   {func(_ *machine, d *setup.Desired) { d.Docker.TokenFile = "/etc/rancher/k3s/token" }, "K3S_TOKEN_FILE"},
+		"pinned":              {func(_ *machine, d *setup.Desired) { d.Pinned = true }, "FLEET_ROLE_PINNED"},
+		"not eligible":        {func(_ *machine, d *setup.Desired) { d.Eligible = false }, "FLEET_ROLE_ELIGIBLE"},
+		"another server":      {func(_ *machine, d *setup.Desired) { d.Docker.JoinServer = "https://10.0.0.3:6443" }, "K3S_JOIN_SERVER_URL"},
+		"another agent's":     {func(_ *machine, d *setup.Desired) { d.Docker.AgentServer = "https://10.0.0.3:6443" }, "K3S_AGENT_SERVER_URL"},
+		"another network":     {func(_ *machine, d *setup.Desired) { d.Docker.Network = "container:mesh" }, "REGRADE_NETWORK"},
+		"another log driver":  {func(_ *machine, d *setup.Desired) { d.Docker.LogDriver = "journald" }, "REGRADE_LOG_DRIVER"},
+		"another program":     {func(_ *machine, d *setup.Desired) { d.Docker.Program = "/bin/mesh" }, "FLEET_ROLE_K3S"},
+		"other files":         {func(_ *machine, d *setup.Desired) { d.Docker.Files = []string{"compose.yaml"} }, "COMPOSE_FILE"},
+		"identity apart":      {func(_ *machine, d *setup.Desired) { d.Docker.Identity = true }, "COMPOSE_FILE"},
+		"another prefix":      {func(_ *machine, d *setup.Desired) { d.Host["label-prefix"] = "x.example/" }, "FLEET_ROLE_LABEL_PREFIX"},
 		"an older project": {func(m *machine, _ *setup.Desired) {
 			m.Plant("/srv/k3s/compose.yaml", strings.Replace(m.Read("/srv/k3s/compose.yaml"), "60s", "50s", 1), 0o644)
 		}, "compose.yaml"},
@@ -603,6 +608,26 @@ func TestARemovalTakesTheDaemonAndLeavesK3s(t *testing.T) {
 				t.Errorf("there is still to do: %+v", plan)
 			}
 		})
+	}
+}
+
+// With one file a second one changes what Compose 1 makes of k3s's services (seen with 1.29.2).
+func TestARemovalFromAProjectOfOneFileSaysWhatIsLeft(t *testing.T) {
+	m := newMachine(t)
+	m.setUp(desired(t, fleet.RoleServer, "n1", func(d *setup.Desired) { d.Docker.Files = []string{"compose.yaml"} }))
+	env := m.Read("/srv/k3s/.env")
+	seen, err := m.Host().LookForRemoval(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	removal, problems := project.MakeRemoval(seen)
+	var shown bytes.Buffer
+	removal.Show(&shown)
+	if len(problems) > 0 || !strings.Contains(shown.String(), "take the service regrade-host out of compose.yaml") {
+		t.Errorf("%v\n%s", problems, &shown)
+	}
+	if err := m.Host().Remove(t.Context(), removal); err != nil || m.Box("regrade-host") != nil || m.Read("/srv/k3s/.env") != env {
+		t.Errorf("%v", err)
 	}
 }
 

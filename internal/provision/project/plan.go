@@ -214,7 +214,7 @@ func (m *maker) variables() {
 		return
 	}
 	for _, key := range m.changed {
-		if !slices.Contains(daemonOnly, key) {
+		if !slices.Contains(daemonOnly(m.s.Version), key) {
 			m.anew = append(m.anew, key+" in .env")
 		}
 	}

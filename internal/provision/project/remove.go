@@ -31,6 +31,8 @@ type Removal struct {
 	Stop []Command
 	// Files keep it from coming back.
 	Files []setup.File
+	// Back: nothing keeps it from coming back, which is a person's to do.
+	Back bool
 	// Delete are files that setup made and that only the daemon needs, the record last.
 	Delete []string
 
@@ -93,10 +95,16 @@ func MakeRemoval(s Seen) (Removal, []status.Problem) {
 		// It is given its time: a restart of k3s that it waits for must not be broken off.
 		r.Stop = []Command{{Argv: []string{"docker", "stop", b.Name}}, {Argv: []string{"docker", "rm", b.Name}}}
 	}
+	names := s.Env.Get(varFiles)
+	if len(composeFiles(names)) < 2 {
+		// With one file Compose 1 reads k3s's services otherwise than with two, and the next
+		// `up` would make their containers anew.
+		r.Back = true
+		return r.delete(s), nil
+	}
 	if path := in(s.Record.Folder, fileWithout); string(s.Files[path]) != without {
 		r.Files = append(r.Files, setup.File{Path: path, Mode: readableMode, Content: []byte(without), Old: s.Files[path]})
 	}
-	names := s.Env.Get(varFiles)
 	if s.Have && !slices.Contains(strings.Split(names, ":"), fileWithout) {
 		path := in(s.Record.Folder, fileEnv)
 		content, err := s.Env.With(map[string]string{varFiles: strings.Join(append(composeFiles(names), fileWithout), ":")})
@@ -105,13 +113,18 @@ func MakeRemoval(s Seen) (Removal, []status.Problem) {
 		}
 		r.Files = append(r.Files, setup.File{Path: path, Mode: secretMode, Content: content, Old: s.Files[path], Secret: true})
 	}
+	return r.delete(s), nil
+}
+
+// delete adds what goes.
+func (r Removal) delete(s Seen) Removal {
 	for _, path := range slices.Backward(s.Record.Created) {
 		if slices.Contains([]string{filepath.Base(fleet.FileKubeconfig), filepath.Base(fleet.FileHostConfig), filepath.Base(fleet.FileJoinConfig)}, filepath.Base(path)) {
 			r.Delete = append(r.Delete, path)
 		}
 	}
 	r.Delete = append(r.Delete, fleet.FileInstalled)
-	return r, nil
+	return r
 }
 
 // Remove carries it out, safe to be done again.

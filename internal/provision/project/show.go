@@ -48,5 +48,8 @@ func (r Removal) Show(w io.Writer) {
 	for _, path := range r.Delete {
 		_, _ = fmt.Fprintf(w, "delete %s\n", path)
 	}
+	if r.Back {
+		_, _ = fmt.Fprintln(w, "take the service regrade-host out of compose.yaml: the next `up` would bring it back")
+	}
 	_, _ = fmt.Fprintln(w, "k3s's containers go on as they are, behind regrade's entrypoint, which reads the role files and nothing else")
 }

@@ -52,8 +52,14 @@ var given = []string{
 }
 
 // daemonOnly are those that say nothing to k3s's containers: with another one they need
-// not be made anew.
-var daemonOnly = []string{varImage, varSettings, varSocket}
+// not be made anew. regrade's image is an argument of the build of theirs, which Compose 1
+// takes for a part of a container: its next `up` would make it anew.
+func daemonOnly(compose string) []string {
+	if major, _, ok := version(compose); ok && major > 1 {
+		return []string{varImage, varSettings, varSocket}
+	}
+	return []string{varSettings, varSocket}
+}
 
 // defaults are what the shipped project takes an empty variable for.
 var defaults = map[string]string{
