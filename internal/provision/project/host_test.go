@@ -508,6 +508,11 @@ func TestAHostThatIsNotEligibleHasToRunWhatTheDocumentSays(t *testing.T) {
 	if err != nil || len(problems) != 1 || !strings.HasPrefix(problems[0], setup.CodeRole+": the agent's k3s runs here and the inventory says server") {
 		t.Errorf("%q, %v", problems, err)
 	}
+	m.Plant("/srv/k3s/fleet-role.d/role", "agent\n", 0o644) // as the daemon writes down what runs
+	_, problems, err = m.run(d)
+	if err != nil || len(problems) != 1 || !strings.HasPrefix(problems[0], setup.CodeRole+": the host is not eligible") {
+		t.Errorf("%q, %v", problems, err)
+	}
 }
 
 func TestImagesAreBroughtFromWhereTheyAre(t *testing.T) {

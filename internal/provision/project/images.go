@@ -12,10 +12,15 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 )
 
-// maxManifest bounds the list of images in an archive.
-const maxManifest = 1 << 20
+const (
+	// maxManifest bounds the list of images in an archive.
+	maxManifest = 1 << 20
+	// registryTimeout bounds a question to a registry, which may be out of reach.
+	registryTimeout = 30 * time.Second
+)
 
 // images asks for what the engine, the archive and the registries have of the three.
 func (h Host) images(ctx context.Context, p Programs, w map[string]string, archive string, s *Seen) error {
@@ -45,12 +50,22 @@ func (h Host) images(ctx context.Context, p Programs, w map[string]string, archi
 			continue
 		}
 		// A look at a registry changes nothing here.
-		if out, err = p.Run(ctx, Command{Argv: []string{"docker", "manifest", "inspect", name}}); err != nil {
+		if s.Pullable[name], err = pullable(ctx, p, name); err != nil {
 			return err
 		}
-		s.Pullable[name] = out.Code == 0
 	}
 	return nil
+}
+
+// pullable asks a registry for an image. One that does not answer in time has none.
+func pullable(ctx context.Context, p Programs, name string) (bool, error) {
+	bounded, cancel := context.WithTimeout(ctx, registryTimeout)
+	defer cancel()
+	out, err := p.Run(bounded, Command{Argv: []string{"docker", "manifest", "inspect", name}})
+	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+		return false, nil
+	}
+	return err == nil && out.Code == 0, err
 }
 
 // holds compares names of images as the engine does: without a tag is latest.

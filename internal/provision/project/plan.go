@@ -169,6 +169,11 @@ func (m *maker) roles() {
 	case f.Role != "" && running != "" && f.Role != running:
 		m.refuse(setup.CodeRole, "the recorded role is %s and k3s runs as %s: a swap may be under way, or it was changed by hand", f.Role, running)
 	}
+	// Nothing swaps a host that is not eligible: its role file, where the daemon has written
+	// one, says what runs and not what a swap has made of it (R-C-06).
+	if !m.d.Eligible && running != "" && running != m.d.Role && r.Refused == "" {
+		m.refuse(setup.CodeRole, "the host is not eligible, the %s's k3s runs here and the document says %s: correct it, or make the host that by hand", running, m.d.Role)
+	}
 	m.write, m.role = r.Write, m.d.Role
 	if f.Role != "" {
 		m.role = f.Role

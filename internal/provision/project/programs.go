@@ -59,13 +59,14 @@ func (OfHost) Has(name string) bool {
 }
 
 // Run implements Programs. The environment is its own: a variable of whoever calls would
-// come before the project's .env.
+// come before the project's .env, and another builder than the engine's sees none of its
+// images.
 func (h OfHost) Run(ctx context.Context, c Command) (Output, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
 	cmd.Dir, cmd.WaitDelay = c.Dir, 10*time.Second
-	cmd.Env = []string{"DOCKER_HOST=unix://" + h.Socket, "COMPOSE_INTERACTIVE_NO_CLI=1", "BUILDKIT_PROGRESS=plain"}
+	cmd.Env = []string{"DOCKER_HOST=unix://" + h.Socket, "COMPOSE_INTERACTIVE_NO_CLI=1", "BUILDX_BUILDER=default"}
 	for _, name := range []string{"PATH", "HOME", "DOCKER_CONFIG", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"} {
 		if v := os.Getenv(name); v != "" {
 			cmd.Env = append(cmd.Env, name+"="+v)

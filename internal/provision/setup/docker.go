@@ -151,7 +151,9 @@ func (d Desired) checkDocker(h settings.Host) []error {
 	if n, ok := strings.CutPrefix(p.Network, "container:"); p.Network != "" && p.Network != "host" && (!ok || n == "" || strings.ContainsAny(n, " '\"")) {
 		bad("network", "%q is neither host nor container:NAME", p.Network)
 	}
-	return append(out, inContainer(h, p)...)
+	out = append(out, inContainer(h, p)...)
+	slices.SortFunc(out, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return out
 }
 
 // inContainer checks what host.yaml says of the daemon's own container, whose mounts are
