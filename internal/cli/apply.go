@@ -20,15 +20,13 @@ import (
 
 // installing are the settings of the commands that go to every host.
 type installing struct {
-	access     access
-	file       string
-	check      bool
-	limit      []string
-	wait       time.Duration
-	programs   string
-	sshConfig  string
-	knownHosts []string
-	identities []string
+	access   access
+	ssh      sshSettings
+	file     string
+	check    bool
+	limit    []string
+	wait     time.Duration
+	programs string
 }
 
 func (i *installing) flags(cmd *cobra.Command) {
@@ -38,19 +36,7 @@ func (i *installing) flags(cmd *cobra.Command) {
 	fs.StringSliceVar(&i.limit, "limit", nil, "go to these hosts alone, and leave the cluster's objects")
 	fs.StringVar(&i.access.kubeconfig, "kubeconfig", "", "kubeconfig file of a person who may install things; default: what kubectl takes")
 	fs.StringVar(&i.access.context, "context", "", "context in the kubeconfig")
-	fs.StringVar(&i.sshConfig, "ssh-config", "", "file in place of ~/.ssh/config")
-	fs.StringSliceVar(&i.knownHosts, "known-hosts", nil, "files in place of ~/.ssh/known_hosts")
-	fs.StringSliceVar(&i.identities, "identity", nil, "files with private keys, tried first")
-}
-
-// sshOptions are those of the person who runs this, but for what flags say.
-func (i *installing) sshOptions() remote.Options {
-	o := remote.Environment()
-	if i.sshConfig != "" {
-		o.ConfigFiles = []string{i.sshConfig}
-	}
-	o.KnownHosts, o.IdentityFiles = i.knownHosts, i.identities
-	return o
+	i.ssh.flags(fs)
 }
 
 func newApply(e env.Env, d Deps) *cobra.Command {
@@ -125,7 +111,7 @@ func (i *installing) turn(ctx context.Context, e env.Env, d Deps, p plan, state 
 	if err != nil {
 		return env.Failed(err)
 	}
-	options := i.sshOptions()
+	options := i.ssh.options()
 	t := apply.New(apply.Settings{
 		Fleet: p.fleet, Check: i.check, Limit: i.limit, Program: d.Program(i.programs),
 		Objects: p.objects, Namespace: p.settings.namespace, Keys: p.settings.policy.Keys, Levels: p.levels,

@@ -26,6 +26,7 @@ type Survey interface {
 func newDoctor(e env.Env, d Deps) *cobra.Command {
 	var s settings
 	var out output
+	var f fleetFile
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Look for whatever is wrong with the fleet, and say how to put it right",
@@ -34,19 +35,23 @@ k3s, etcd and regrade, the controller and whether there is one, the Lease, what 
 behind, labels, agents that were told to join a host that serves no more, probes. It looks until
 every host that reports has been seen to, up to two periods, and changes nothing.
 
-regrade host doctor looks at one host, on it.
+With -f it compares the fleet with its file, and has each host look at itself, over SSH
+(regrade host doctor).
 
 Exit statuses: 0 nothing fails, warnings or not; 1 something does, or the API is not reached;
 2 wrong usage.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.read(cmd, e); err != nil {
+				return err
+			}
 			if err := s.read(cmd, e); err != nil {
 				return err
 			}
 			if err := out.check(); err != nil {
 				return err
 			}
-			doc, err := s.doctor(cmd.Context(), e, d)
+			doc, err := s.doctor(cmd.Context(), e, d, f)
 			if err != nil {
 				return failed(err)
 			}
@@ -66,20 +71,30 @@ Exit statuses: 0 nothing fails, warnings or not; 1 something does, or the API is
 	}
 	s.flags(cmd.Flags())
 	out.flags(cmd.Flags())
+	f.flags(cmd.Flags())
 	return cmd
 }
 
-// doctor looks at the fleet and judges it.
-func (s *settings) doctor(ctx context.Context, e env.Env, d Deps) (doctor.Document, error) {
+// doctor looks at the fleet and judges it. Where hosts are asked too, an API that does not
+// answer is one more finding: they may know why.
+func (s *settings) doctor(ctx context.Context, e env.Env, d Deps, f fleetFile) (doctor.Document, error) {
+	var ofHosts []doctor.Finding
+	var versions map[string]string
+	if f.given() {
+		ofHosts, versions = f.doctors(ctx, d)
+	}
 	cluster, err := s.connect(d)
-	if err != nil {
+	if err == nil {
+		var x doctor.Fleet
+		if x, err = s.survey(ctx, cluster, e, d); err == nil {
+			x.Written, x.Versions = f.written(), versions
+			return doctor.New(version(), "", append(doctor.JudgeFleet(x), ofHosts...)), nil
+		}
+	}
+	if !f.given() {
 		return doctor.Document{}, err
 	}
-	f, err := s.survey(ctx, cluster, e, d)
-	if err != nil {
-		return doctor.Document{}, err
-	}
-	return doctor.New(version(), "", doctor.JudgeFleet(f)), nil
+	return doctor.New(version(), "", append(doctor.Unreached(err.Error()), ofHosts...)), nil
 }
 
 // survey reads all that a fleet is judged by.

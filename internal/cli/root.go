@@ -90,7 +90,7 @@ can never be swapped, 3 not yet.`,
 	root.SetOut(e.Out)
 	root.SetErr(e.Err)
 	root.AddCommand(
-		newController(e, d), newSwap(e, d), newStatus(e, d), newPlan(e, d), newExplain(e, d), newDoctor(e, d), newPause(e, d), newResume(e, d),
+		newController(e, d), newSwap(e, d), newStatus(e, d), newPlan(e, d), newExplain(e, d), newDoctor(e, d), newSupportBundle(e, d), newPause(e, d), newResume(e, d),
 		newManifests(e), newApply(e, d), newRemove(e, d), newVersion(e),
 	)
 	root.AddCommand(d.More...)

@@ -73,9 +73,9 @@ func regrade() {
 	e := env.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: time.Now}
 	var c *clustertest.Cluster
 	d := cli.Deps{
-		More:  []*cobra.Command{entrycmd.New(e)},
-		Look:  2 * time.Millisecond,
-		Rules: controller.Rules{Next: swap.Next, MayRemove: swap.MayRemove},
+		More:    []*cobra.Command{entrycmd.New(e)},
+		Look:    2 * time.Millisecond,
+		Rules:   controller.Rules{Next: swap.Next, MayRemove: swap.MayRemove},
 		Install: func(kube.Access, kube.Options) (apply.Cluster, error) { return nil, errors.New("no API here") },
 		Connect: func(a kube.Access, o kube.Options) (cli.Cluster, error) {
 			s, err := load()
