@@ -127,9 +127,14 @@ Where k3s runs in containers the daemon's container goes, with its credential an
 k3s's own stay as they are, and so do the role files and the entrypoint.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if r, err := project.Recorded(h.root); err != nil {
+			switch r, err := project.Recorded(h.root); {
+			case err != nil:
 				return env.Failed(err)
-			} else if r != nil && r.Platform != "" {
+			case r == nil:
+				// Which of the two it was nobody knows, and a host without systemd has none to ask.
+				_, problems := setup.MakeRemoval(setup.Seen{}, false, false, false)
+				return outcome(problems, nil)
+			case r.Platform != "":
 				return h.removeDocker(cmd.Context(), g)
 			}
 			return h.provision(cmd.Context(), g, func(ctx context.Context, m setup.Host) ([]status.Problem, error) {

@@ -76,6 +76,8 @@ func TestADockerHostIsShownSetUpAndTakenBack(t *testing.T) {
 	if r.docker.Box("regrade-host") != nil || !r.docker.Box("k3s").K3s() {
 		t.Error("the daemon is there, or k3s is not")
 	}
+	r.units = nil // there is no systemd to be asked
+	r.want(fleet.ExitRefused, "(NotSetUp)", "remove")
 }
 
 // R-C-07, R-C-11.
