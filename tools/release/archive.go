@@ -113,7 +113,7 @@ func readTree(dir, below string) (out []file, err error) {
 
 // archives hold what a host without packages needs.
 func (r *release) archives(context.Context) error {
-	for _, a := range arches {
+	for _, a := range r.arches {
 		top := r.name(a, "")
 		files, err := r.common(top)
 		if err != nil {

@@ -43,7 +43,7 @@ func build(ctx context.Context, dir, pkg, version, to string, a arch, more ...st
 func (r *release) binary(a arch) string { return filepath.Join(r.stage, a.name, "regrade") }
 
 func (r *release) binaries(ctx context.Context) error {
-	for _, a := range arches {
+	for _, a := range r.arches {
 		if err := build(ctx, r.Dir, "./cmd/regrade", r.Version, r.binary(a), a); err != nil {
 			return err
 		}
@@ -54,8 +54,12 @@ func (r *release) binaries(ctx context.Context) error {
 // again builds the amd64 binary once more, in another folder and with an empty cache: the
 // release's must be the one that anybody gets from the commit.
 func (r *release) again(ctx context.Context) error {
-	if r.Dirty {
+	switch {
+	case r.Dirty:
 		_, _ = fmt.Fprintln(r.out, "not built again to compare: the tree has changes")
+		return nil
+	case r.arches[0].name != arches[0].name:
+		_, _ = fmt.Fprintln(r.out, "not built again to compare: that is done with amd64")
 		return nil
 	}
 	want, err := sumOf(r.binary(arches[0]))

@@ -144,7 +144,7 @@ func (r *release) images(context.Context) error {
 	}
 	all := layout{}
 	var manifests []descriptor
-	for _, a := range arches {
+	for _, a := range r.arches {
 		files, err := r.inImage(im, a)
 		if err != nil {
 			return err

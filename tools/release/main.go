@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -26,6 +27,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	root := fs.String("C", ".", "the checkout")
 	version := fs.String("version", "", "of the release, like v1.2.3 or v1.2.3-rc.1")
 	dirty := fs.Bool("dirty", false, "also from a tree with changes, to try it")
+	only := fs.String("only", "", "the one kind of machine to make it for, to try it: amd64, arm64 or armv7")
 	reproduce := fs.Bool("reproduce", false, "only build amd64 twice, in two folders with caches of their own, and compare")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -41,15 +43,22 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if *reproduce {
 		return twice(ctx, s, out)
 	}
-	r := &release{Source: s, dist: filepath.Join(dir, "dist"), out: out}
+	r := &release{Source: s, arches: arches, dist: filepath.Join(dir, "dist"), out: out}
+	if *only != "" {
+		r.arches = slices.DeleteFunc(slices.Clone(arches), func(a arch) bool { return a.name != *only })
+		if len(r.arches) == 0 {
+			return fmt.Errorf("-only %q: want amd64, arm64 or armv7", *only)
+		}
+	}
 	return r.make(ctx)
 }
 
 // release is one run: its source and the files that it has made.
 type release struct {
 	Source
-	dist string
-	out  io.Writer
+	arches []arch
+	dist   string
+	out    io.Writer
 	// stage holds what goes into packages and archives; it is taken away at the end.
 	stage string
 }

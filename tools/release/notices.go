@@ -16,7 +16,7 @@ const noticesFile = "THIRD_PARTY_NOTICES"
 // of materials beside each.
 func (r *release) notices(ctx context.Context) error {
 	all := map[string]*module{}
-	for _, a := range arches {
+	for _, a := range r.arches {
 		modules, err := linked(ctx, r.Dir, r.binary(a), a)
 		if err != nil {
 			return err

@@ -24,7 +24,7 @@ var kinds = map[string]string{
 // packages makes deb and rpm for each kind of machine. Nothing in them is started or
 // enabled by being installed; the scripts are in deploy/package.
 func (r *release) packages(context.Context) error {
-	for _, a := range arches {
+	for _, a := range r.arches {
 		for kind := range kinds {
 			if err := r.onePackage(kind, a); err != nil {
 				return fmt.Errorf("%s %s: %w", kind, a.name, err)

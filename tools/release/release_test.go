@@ -63,7 +63,7 @@ func staged(t *testing.T) *release {
 		t.Fatal(err)
 	}
 	s.Commit = strings.Repeat("a", 40)
-	r := &release{Source: s, dist: t.TempDir(), stage: t.TempDir(), out: io.Discard}
+	r := &release{Source: s, arches: arches, dist: t.TempDir(), stage: t.TempDir(), out: io.Discard}
 	for _, a := range arches {
 		write(t, r.binary(a), "#!/bin/sh\necho regrade "+a.name+"\n")
 		if err := os.Chmod(r.binary(a), 0o755); err != nil {
