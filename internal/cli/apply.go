@@ -104,8 +104,15 @@ func (i *installing) turn(ctx context.Context, e env.Env, d Deps, p plan, state 
 		return refused(err)
 	}
 	i.access.namespace, i.access.actuators = p.settings.namespace, p.settings.actuators
+	// The server that the kubeconfig names may be an agent by now.
+	var more []string
+	for _, h := range p.fleet.Hosts {
+		if h.Takes() {
+			more = append(more, h.JoinURL)
+		}
+	}
 	cluster, err := d.Install(
-		kube.Access{Kubeconfig: i.access.kubeconfig, Context: i.access.context, UserAgent: "regrade/" + version()},
+		kube.Access{Kubeconfig: i.access.kubeconfig, Context: i.access.context, More: more, UserAgent: "regrade/" + version()},
 		kube.Options{Namespace: i.access.namespace, ActuatorConfigMap: i.access.actuators},
 	)
 	if err != nil {

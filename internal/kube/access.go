@@ -35,6 +35,9 @@ type Access struct {
 	// Servers are API servers to try in this order in place of the one that the
 	// configuration names, such as https://10.0.0.1:6443.
 	Servers []string
+	// More are tried where the configured one does not answer, such as a host that is no
+	// server any more.
+	More []string
 	// Token, when not empty, is the bearer token in place of all other credentials.
 	Token     Secret
 	UserAgent string
@@ -57,7 +60,16 @@ func Connect(a Access) (*Connection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes access: %w", err)
 	}
-	return connect(cfg, a.Servers)
+	servers := a.Servers
+	if len(servers) == 0 && len(a.More) > 0 {
+		servers = []string{cfg.Host}
+		for _, s := range a.More {
+			if s != cfg.Host {
+				servers = append(servers, s)
+			}
+		}
+	}
+	return connect(cfg, servers)
 }
 
 func connect(cfg *rest.Config, servers []string) (*Connection, error) {

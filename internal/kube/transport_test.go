@@ -303,3 +303,32 @@ func TestConnectReadsAKubeconfig(t *testing.T) {
 		t.Errorf("with another token: %v", err)
 	}
 }
+
+// The server that a person's kubeconfig names may be an agent by now: others are tried then.
+func TestAServerThatIsNoneAnyMoreIsLeftForOthers(t *testing.T) {
+	gone, good := newAPI(t, 1), newAPI(t, 1)
+	gone.Close()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	text := "apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: [{name: a, cluster: {server: \"" + gone.URL + "\"}}]\ncontexts: [{name: a, context: {cluster: a}}]\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		a    Access
+		want string
+	}{
+		{Access{Kubeconfig: file, More: []string{gone.URL, good.URL}}, good.URL},
+		{Access{Kubeconfig: file, Servers: []string{good.URL}, More: []string{gone.URL}}, good.URL},
+		{Access{Kubeconfig: file}, ""},
+	} {
+		test.a.Token = "t" // a kubeconfig's own is not sent without TLS
+		conn, err := Connect(test.a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = NewClient(conn, Options{}).Nodes(t.Context())
+		if (err == nil) != (test.want != "") || err == nil && conn.Transport.Server() != test.want {
+			t.Errorf("%+v: %v, asked %s", test.a, err, conn.Transport.Server())
+		}
+	}
+}

@@ -204,7 +204,7 @@ func (c *Cluster) start(ctx context.Context) error {
 func (c *Cluster) names(keep func(HostSpec) bool) []string {
 	var names []string
 	for _, h := range c.Spec.Hosts {
-		if keep == nil || keep(h) {
+		if !h.Bare && (keep == nil || keep(h)) {
 			names = append(names, h.Name)
 		}
 	}

@@ -122,6 +122,10 @@ func labels(spec HostSpec) []string {
 // provision puts everything on the host's disk that an installer would, before the first boot.
 func (c *Cluster) provision(ctx context.Context, h *host.Host) error {
 	spec := c.Spec.host(h.Name())
+	if spec.Bare {
+		h.Without("/usr/local/bin/k3s")
+		return nil
+	}
 	if c.Spec.AsInstalled {
 		if c.Binaries.Real {
 			if err := c.provisionReal(h); err != nil {

@@ -29,6 +29,8 @@ type HostSpec struct {
 	SeparateIdentity bool
 	// DataOnTmpfs puts the whole data volume of a Docker host on a tmpfs, which a reboot loses.
 	DataOnTmpfs bool
+	// Bare: an empty Debian, without k3s. The cluster begins without it.
+	Bare bool
 	// Labels of the Node besides the eligible label.
 	Labels map[string]string
 	// Server holds keys of server.yaml that replace the usual ones on this host; a nil value drops the key.

@@ -74,7 +74,9 @@ func (c *Cluster) KnowHosts() error {
 	return nil
 }
 
-func (c *Cluster) operatorFile(name string) string { return filepath.Join(c.Lab.Dir(), "operator-"+name) }
+func (c *Cluster) operatorFile(name string) string {
+	return filepath.Join(c.Lab.Dir(), "operator-"+name)
+}
 
 // Operator runs a command of the fleet, such as apply, as its owner would on a machine of their own: with the given
 // fleet.yaml, a key, known hosts and the cluster's kubeconfig.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -76,6 +77,9 @@ func (h *Host) boot(ctx context.Context) error {
 		"-D", h.root, "-M", machine,
 	}
 	for _, path := range sortedKeys(h.lab.options.Binds) {
+		if slices.Contains(h.without, path) {
+			continue
+		}
 		argv = append(argv, "--bind-ro="+h.lab.options.Binds[path]+":"+path)
 	}
 	console, err := os.OpenFile(filepath.Join(h.dir, "console.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)

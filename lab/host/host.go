@@ -33,7 +33,8 @@ type Host struct {
 	bridge    string
 	unplugged bool
 	rules     map[string][][]string
-	hooked    bool // the rules' chain hangs in the present namespace
+	without   []string // binds of the lab that it does not get
+	hooked    bool     // the rules' chain hangs in the present namespace
 	elsewhere []elsewhere
 
 	boots int
@@ -171,6 +172,9 @@ func (h *Host) WriteFile(path string, content []byte, mode fs.FileMode) error {
 	}
 	return nil
 }
+
+// Without leaves the lab's bind at the path away, from the next boot on.
+func (h *Host) Without(path string) { h.without = append(h.without, path) }
 
 // Remove removes a file or a folder with all in it; nothing there is no error.
 func (h *Host) Remove(path string) error {

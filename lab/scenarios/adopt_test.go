@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -36,6 +37,9 @@ func adopting(t *testing.T, spec cluster.Spec) *adoption {
 	c := cluster.Start(t, spec)
 	a := &adoption{scenario: &scenario{Cluster: c, t: t}, files: map[string]string{}, args: map[string]k3s.Config{}, pids: map[string]int{}}
 	for _, h := range spec.Hosts {
+		if h.Bare {
+			continue
+		}
 		a.all = append(a.all, h.Name)
 		if h.Role == cluster.Server || h.Standby {
 			a.takes = append(a.takes, h.Name)
@@ -271,4 +275,40 @@ func Test_apply_troubled(t *testing.T) {
 		a.stillRuns("apply", name)
 	}
 	a.must(a.AwaitUnit(ctx, soon, a.Host("n3"), cluster.HostUnit, "active"))
+}
+
+// Issue 7, new_standby: a bare Debian host becomes a standby by a line in fleet.yaml, gets a vote, gives it back.
+func Test_new_standby(t *testing.T) {
+	long(t)
+	t.Parallel()
+	spec := asPeopleHaveOne()
+	spec.Hosts = append(spec.Hosts, cluster.HostSpec{Name: "n6", Role: cluster.Agent, Standby: true, Bare: true})
+	a := adopting(t, spec)
+	h := a.Host("n6")
+	line := fmt.Sprintf("hosts:\n  - {name: n6, address: %s, role: agent, eligible: true}\n", h.IP())
+	file := strings.Replace(a.fleetFile(), "hosts:\n", line, 1)
+
+	look := a.mustApply(file, "--check")
+	if !strings.Contains(look.Stdout, "n6: new: k3s version ") {
+		t.Errorf("apply --check says nothing of a new host:\n%s", look.Stdout)
+	}
+	if out, err := h.Run(t.Context(), "sh", "-c", "ls -A /usr/local/bin /etc/rancher 2>/dev/null | grep -i 'k3s\\|regrade' || :"); err != nil || out != "" {
+		t.Errorf("apply --check left: %q, %v", out, err)
+	}
+	a.mustApply(file)
+	if o := a.mustApply(file); !strings.Contains(o.Stdout, "nothing to do: ") {
+		t.Errorf("the second apply:\n%s", o.Stdout)
+	}
+	s := beginOn(t, a.Cluster, []string{}, "n2", "n3")
+	o, err := s.HostCLI(t.Context(), h, "preflight")
+	s.must(err)
+	if o.Code != 0 {
+		t.Errorf("preflight of the new standby: exit %d: %s%s", o.Code, o.Stdout, o.Stderr)
+	}
+	s.mustSwap("n1", "n6")
+	s.checkAgent("n1")
+	s.must(s.AwaitVoters(t.Context(), soon, "n2", "n3", "n6"))
+	s.mustSwap("n6", "n1")
+	s.checkAgent("n6")
+	s.checkWrites()
 }

@@ -49,7 +49,7 @@ func newSite(t *testing.T) *site {
 	}
 	s := &site{t: t, c: newCluster(), fleet: f, machines: map[string]*machine{}, program: apply.Program{Path: path, Sum: sum("program nine")}}
 	for _, h := range f.Hosts {
-		s.machines[h.Name] = &machine{name: h.Name, c: s.c, arch: "x86_64", files: map[string]string{}}
+		s.machines[h.Name] = &machine{name: h.Name, c: s.c, arch: "x86_64", files: map[string]string{"/usr/local/bin/k3s": "k3s"}}
 	}
 	return s
 }
@@ -243,7 +243,7 @@ func TestAHostThatCannotBeDoneIsNamedAndTheOthersAreDone(t *testing.T) {
 				t.Errorf("done: n1 %v, n2 %v, n3 %v, n4 %v", s.machines["n1"].setUp, s.machines["n2"].setUp, s.machines["n3"].setUp, s.machines["n4"].setUp)
 			}
 			for path := range s.machines["n2"].files {
-				if path != "/usr/local/bin/regrade" {
+				if path != "/usr/local/bin/regrade" && path != "/usr/local/bin/k3s" {
 					t.Errorf("left there: %s", path)
 				}
 			}
@@ -337,8 +337,77 @@ func TestARemovalThatBrokeOffIsCompletedByTheNext(t *testing.T) {
 	s.machines["n2"].dies, s.machines["n2"].broken = 0, false
 	s.must(s.turn().Remove(t.Context()))
 	for name, m := range s.machines {
-		if m.setUp || len(m.files) > 0 {
+		if m.setUp || len(m.files) > 1 {
 			t.Errorf("%s: set up %v, files %v", name, m.setUp, m.files)
 		}
+	}
+}
+
+// new_standby: a host without k3s becomes an agent with a server's k3s, then a standby;
+// whatever breaks it off, the next run goes on.
+func TestANewHostBecomesAStandby(t *testing.T) {
+	fresh := func(t *testing.T) *site {
+		s := newSite(t)
+		s.machines["n4"].files = map[string]string{}
+		delete(s.c.nodes, "n4")
+		return s
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := fresh(t)
+		before := s.state()
+		s.must(s.turn(check).Apply(t.Context()))
+		if !maps.Equal(before, s.state()) || !strings.Contains(s.out.String(), "n4: new: k3s version v1.34.2+k3s1 (x) from n1, as an agent") {
+			t.Errorf("a look:\n%s", s.out.String())
+		}
+		n4 := s.machines["n4"]
+		n4.ran = nil
+		s.must(s.turn().Apply(t.Context()))
+		if n4.files["/usr/local/bin/k3s"] != "k3s" || n4.files[agentEnv] != "K3S_URL='https://10.0.0.1:6443'\nK3S_TOKEN='hush-server'\n" || !n4.setUp ||
+			s.c.nodes["n4"].Labels[keys.Eligible()] != "true" || strings.Contains(s.out.String(), "hush") {
+			t.Errorf("%+v\n%s", n4.files, s.out.String())
+		}
+		for _, line := range n4.ran {
+			if strings.Contains(line, "hush") {
+				t.Errorf("a secret in an argument: %s", line)
+			}
+		}
+		want := s.state()
+		for n := 1; n <= len(n4.ran); n++ {
+			s := fresh(t)
+			s.machines["n4"].dies = n
+			if out, err := s.turn().Apply(t.Context()); err != nil || len(out.Problems) != 1 {
+				t.Errorf("dies at %d: %+v, %v", n, out, err)
+			}
+			s.machines["n4"].dies, s.machines["n4"].broken = 0, false
+			s.must(s.turn().Apply(t.Context()))
+			if got := s.state(); !maps.Equal(got, want) {
+				t.Errorf("died at %d: the next run leaves\n%v, want\n%v", n, got, want)
+			}
+		}
+	})
+}
+
+const agentEnv = "/etc/systemd/system/k3s-agent.service.env"
+
+func TestANewHostIsNotMadeOfAnotherOnesName(t *testing.T) {
+	for name, test := range map[string]struct {
+		spoil func(*site)
+		code  string
+	}{
+		"its Node is there": {func(*site) {}, apply.CodeNodeTaken},
+		"of another architecture": {func(s *site) {
+			delete(s.c.nodes, "n4")
+			s.machines["n1"].arch, s.machines["n2"].arch, s.machines["n3"].arch = "aarch64", "aarch64", "aarch64"
+		}, apply.CodeNobodyLends},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			s.machines["n4"].files = map[string]string{}
+			test.spoil(s)
+			out, err := s.turn(func(a *apply.Settings) { a.Program = func(string) (apply.Program, error) { return s.program, nil } }).Apply(t.Context())
+			if err != nil || out.Problems["n4"].Code != test.code || s.machines["n4"].files["/usr/local/bin/k3s"] != "" {
+				t.Errorf("%+v, %v", out, err)
+			}
+		})
 	}
 }

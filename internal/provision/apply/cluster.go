@@ -208,6 +208,9 @@ func (t *Turn) labels(ctx context.Context) error {
 			continue
 		}
 		n, there := t.nodes[h.Name]
+		if !there && h.newcomer {
+			continue
+		}
 		if !there {
 			t.fail(h, failed(CodeNodeMissing, "the cluster has no Node %s", h.Name))
 			continue

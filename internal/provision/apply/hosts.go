@@ -173,6 +173,10 @@ func (t *Turn) one(ctx context.Context, h *host) error {
 	if n, there := t.nodes[h.Name]; there && h.NodeIP != "" && n.InternalIP != "" && !slices.Contains(strings.Split(h.NodeIP, ","), n.InternalIP) {
 		return &problemError{Problem: status.Problem{Code: CodeNodeIP, Sentence: fmt.Sprintf("its Node has the address %s and fleet.yaml says node-ip: %s; an etcd member's address never changes", n.InternalIP, h.NodeIP)}, refused: true}
 	}
+	if h.newcomer && t.Check {
+		t.screen.line(h.Name, "would be set up once k3s runs")
+		return nil
+	}
 	d := t.Fleet.Document(h.Host)
 	d.Kubeconfig, d.Voter, d.Token = t.kubeconfigs.host, t.lent.Voter, t.lent.Token
 	if levels, ok := h.Settings["levels"].(map[string]any); ok && levels["enabled"] == true {

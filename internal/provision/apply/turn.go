@@ -43,6 +43,8 @@ type host struct {
 	changed bool
 	// restarted: its daemon was started anew, and has to speak anew.
 	restarted bool
+	// newcomer: it has no k3s of its own yet, or had none before this turn.
+	newcomer bool
 	// problem ends its part in the turn; refused says that the host is as it was.
 	problem *status.Problem
 	refused bool
@@ -79,6 +81,8 @@ const (
 	CodeNoCredential = "NoCredential"
 	CodeNobodyLends  = "NobodyLends"
 	CodeNodeIP       = "NodeIPDiffers"
+	CodeNodeTaken    = "NodeTaken"
+	CodeNotJoined    = "NotJoined"
 	CodeHostFailed   = "HostFailed"
 	CodeHostRefused  = "HostRefused"
 	CodeDaemonSilent = "DaemonSilent"
@@ -118,6 +122,7 @@ func (t *Turn) Apply(ctx context.Context) (Outcome, error) {
 		{"accounts and rights", whole, func(ctx context.Context) error { return t.objects(ctx, isNot(processes)) }},
 		{"credential of the daemons", always, t.credential},
 		{"flags of a voter", always, t.borrow},
+		{"new hosts", always, t.newcomers},
 		{"servers", always, func(ctx context.Context) error { return t.setUp(ctx, fleet.RoleServer, 1) }},
 		{"standbys", always, func(ctx context.Context) error { return t.setUp(ctx, fleet.RoleAgent, atOnce) }},
 		{"labels", always, t.labels},

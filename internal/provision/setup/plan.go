@@ -216,7 +216,7 @@ func (s Seen) plan(d Desired, role fleet.Role, split adopt.Split, labels map[str
 	daemon := len(p.Files)
 	for _, r := range roles {
 		if !s.Units[r].Loaded || slices.Contains(s.created(), unitDir+units[r]) {
-			content, err := unitFile(r, h.K3s)
+			content, err := UnitFile(r, h.K3s)
 			if err != nil {
 				return Plan{}, problem(CodeSettings, "%v", err)
 			}
@@ -333,9 +333,9 @@ func (r Record) Encode() ([]byte, error) {
 	return append(raw, '\n'), nil
 }
 
-// unitFile is k3s's unit of a role without our additions, which the drop-in has: the
+// UnitFile is k3s's unit of a role without our additions, which the drop-in has: the
 // install script may write the unit anew at any time.
-func unitFile(role fleet.Role, program string) ([]byte, error) {
+func UnitFile(role fleet.Role, program string) ([]byte, error) {
 	shipped, err := deploy.Unit(units[role])
 	if err != nil {
 		return nil, err
