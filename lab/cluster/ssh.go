@@ -1,14 +1,18 @@
 package cluster
 
 import (
+	"bufio"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
@@ -81,16 +85,56 @@ func (c *Cluster) operatorFile(name string) string {
 // Operator runs a command of the fleet, such as apply, as its owner would on a machine of their own: with the given
 // fleet.yaml, a key, known hosts and the cluster's kubeconfig.
 func (c *Cluster) Operator(ctx context.Context, fleet string, args ...string) (Outcome, error) {
-	file := c.operatorFile("fleet.yaml")
-	if err := os.WriteFile(file, []byte(fleet), 0o600); err != nil {
-		return Outcome{}, fmt.Errorf("the operator's fleet.yaml: %w", err)
+	args, err := c.operatorArgs(fleet, args)
+	if err != nil {
+		return Outcome{}, err
 	}
-	none := c.operatorFile("ssh_config")
-	if err := os.WriteFile(none, nil, 0o600); err != nil {
-		return Outcome{}, fmt.Errorf("the operator's ssh_config: %w", err)
+	return c.CLI(ctx, args...)
+}
+
+func (c *Cluster) operatorArgs(fleet string, args []string) ([]string, error) {
+	for name, content := range map[string]string{"fleet.yaml": fleet, "ssh_config": ""} {
+		if err := os.WriteFile(c.operatorFile(name), []byte(content), 0o600); err != nil {
+			return nil, fmt.Errorf("the operator's %s: %w", name, err)
+		}
 	}
-	return c.CLI(ctx, append(args, "--file", file, "--ssh-config", none,
-		"--identity", c.operatorFile("id"), "--known-hosts", c.operatorFile("known_hosts"))...)
+	return append(slices.Clone(args), "--file", c.operatorFile("fleet.yaml"), "--ssh-config", c.operatorFile("ssh_config"),
+		"--identity", c.operatorFile("id"), "--known-hosts", c.operatorFile("known_hosts")), nil
+}
+
+// OperatorKilled is Operator whose command is killed so long after it printed a line. False: it had ended before.
+func (c *Cluster) OperatorKilled(ctx context.Context, line string, after time.Duration, fleet string, args ...string) (bool, error) {
+	args, err := c.operatorArgs(fleet, args)
+	if err != nil {
+		return false, err
+	}
+	file, err := c.adminKubeconfig()
+	if err != nil {
+		return false, err
+	}
+	cmd, err := c.Lab.Command(ctx, append([]string{c.Binaries.Regrade}, args...)...)
+	if err != nil {
+		return false, err
+	}
+	cmd.Env = append(cmd.Env, "KUBECONFIG="+file)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return false, err
+	}
+	if err := cmd.Start(); err != nil {
+		return false, err
+	}
+	seen := false
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if seen = seen || lines.Text() == line; seen {
+			time.Sleep(after)
+			break
+		}
+	}
+	err = cmd.Process.Kill()
+	_, _ = io.Copy(io.Discard, out)
+	_ = cmd.Wait() // it was killed
+	return seen && err == nil, nil
 }
 
 func newKey() (secret []byte, public ssh.PublicKey, err error) {

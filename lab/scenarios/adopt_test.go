@@ -312,3 +312,74 @@ func Test_new_standby(t *testing.T) {
 	s.checkAgent("n6")
 	s.checkWrites()
 }
+
+// Issue 7, apply_interrupted and apply_during_swap: apply is killed in each of its phases, at their beginnings and a moment
+// later, and the next run completes; while a swap is under way it changes nothing (R-C-07).
+func Test_apply_interrupted(t *testing.T) {
+	long(t)
+	t.Parallel()
+	a := adopting(t, asPeopleHaveOne())
+	ctx, file := t.Context(), a.fleetFile()
+
+	o := a.mustApply(file, "--check")
+	var phases []string
+	for line := range strings.Lines(o.Stdout) {
+		if strings.HasPrefix(line, "== ") {
+			phases = append(phases, strings.TrimSpace(line))
+		}
+	}
+	phases = append(phases, "== reports")
+	for _, after := range []time.Duration{0, 300 * time.Millisecond} {
+		for _, phase := range phases {
+			killed, err := a.OperatorKilled(ctx, phase, after, file, "apply")
+			a.must(err)
+			a.Logf("killed %s after %q began: %v", after, phase, killed)
+			for _, name := range a.all {
+				a.stillRuns("a kill in "+phase, name)
+			}
+		}
+	}
+	a.mustApply(file)
+	if o := a.mustApply(file); !strings.Contains(o.Stdout, "nothing to do: ") {
+		t.Errorf("apply after apply:\n%s", o.Stdout)
+	}
+	for _, name := range a.takes {
+		a.stillRuns("apply", name)
+		if out, err := a.Host(name).Run(ctx, "sh", "-c", "ls -A /usr/local/bin | grep '^[.]' || :"); err != nil || out != "" {
+			t.Errorf("left on %s: %q, %v", name, out, err)
+		}
+	}
+
+	s := beginOn(t, a.Cluster, []string{}, "n2", "n3")
+	s.must(s.RunRunner(ctx, "hold", "n1"))
+	s.ask("n1", "n4")
+	s.awaitState("wait")
+	settings := map[string]string{}
+	for _, name := range a.all {
+		settings[name] = withoutIdentity(a.setting(name))
+	}
+	other := strings.Replace(file, "  period: 4s\n", "  period: 5s\n", 1)
+	for _, command := range []string{"apply", "remove"} {
+		o, err := a.Operator(ctx, other, command)
+		a.must(err)
+		if o.Code != fleet.ExitRefused || !strings.Contains(o.Stderr, "SwapUnderWay") {
+			t.Errorf("%s during a swap: exit %d: %s%s", command, o.Code, o.Stdout, o.Stderr)
+		}
+	}
+	for _, name := range a.all {
+		if diff := cmp.Diff(settings[name], withoutIdentity(a.setting(name))); diff != "" {
+			t.Errorf("a command during a swap changed %s:\n%s", name, diff)
+		}
+	}
+	s.must(s.EndPod(ctx, "hold"))
+	if last := s.ended("n1", "n4"); last.Outcome != fleet.OutcomeCompleted {
+		t.Errorf("the swap ended %+v", last)
+	}
+	s.backAsAgent("n1")
+	// With another period every daemon is told, and the roles stay.
+	if o := a.mustApply(other); strings.Contains(o.Stdout, "nothing to do: ") {
+		t.Errorf("apply of another period:\n%s", o.Stdout)
+	}
+	s.must(s.AwaitVoters(ctx, soon, "n2", "n3", "n4"))
+	s.checkWrites()
+}
