@@ -1,8 +1,11 @@
 package scenarios
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -292,7 +295,7 @@ func Test_new_standby(t *testing.T) {
 	if !strings.Contains(look.Stdout, "n6: new: k3s version ") {
 		t.Errorf("apply --check says nothing of a new host:\n%s", look.Stdout)
 	}
-	if out, err := h.Run(t.Context(), "sh", "-c", "ls -A /usr/local/bin /etc/rancher 2>/dev/null | grep -i 'k3s\\|regrade' || :"); err != nil || out != "" {
+	if out, err := h.Run(t.Context(), "sh", "-c", "ls -A /usr/local/bin | grep -i 'k3s\\|regrade' || :"); err != nil || out != "" {
 		t.Errorf("apply --check left: %q, %v", out, err)
 	}
 	a.mustApply(file)
@@ -311,6 +314,34 @@ func Test_new_standby(t *testing.T) {
 	s.mustSwap("n6", "n1")
 	s.checkAgent("n6")
 	s.checkWrites()
+	a.checked(file)
+}
+
+// checked holds what doctor says of a fleet that is well, and what goes into a support bundle of it.
+func (a *adoption) checked(file string) {
+	a.t.Helper()
+	ctx := a.t.Context()
+	o, err := a.Operator(ctx, file, "doctor")
+	a.must(err)
+	if o.Code != 0 {
+		a.t.Errorf("doctor: exit %d:\n%s%s", o.Code, o.Stdout, o.Stderr)
+	}
+	bundle := filepath.Join(a.t.TempDir(), "bundle.tar.gz")
+	if o, err = a.Operator(ctx, file, "support-bundle", "--output", bundle); err != nil || o.Code != 0 {
+		a.t.Fatalf("support-bundle: %v, exit %d: %s%s", err, o.Code, o.Stdout, o.Stderr)
+	}
+	packed, err := exec.CommandContext(ctx, "tar", "-xzOf", bundle).Output()
+	a.must(err)
+	for _, name := range a.takes {
+		if !bytes.Contains(packed, []byte("host daemon started host="+name)) && !bytes.Contains(packed, []byte("host="+name)) {
+			a.t.Errorf("the bundle has nothing of the daemon of %s", name)
+		}
+	}
+	for _, secret := range []string{cluster.ServerToken, cluster.AgentToken, "BEGIN RSA PRIVATE", "BEGIN EC PRIVATE", "eyJhbGciOi"} {
+		if bytes.Contains(packed, []byte(secret)) {
+			a.t.Errorf("the bundle holds a secret: %s", secret)
+		}
+	}
 }
 
 // Issue 7, apply_interrupted and apply_during_swap: apply is killed in each of its phases, at their beginnings and a moment

@@ -324,6 +324,21 @@ func TestARemovalLeavesNothingOrChangesNothing(t *testing.T) {
 	}
 }
 
+func TestAProgramOfAPackageIsThePackageManagersToRemove(t *testing.T) {
+	s := newSite(t)
+	s.must(s.turn().Apply(t.Context()))
+	s.machines["n2"].packaged = true
+	s.must(s.turn().Remove(t.Context()))
+	for name, want := range map[string]bool{"n1": false, "n2": true} {
+		if _, there := s.machines[name].files["/usr/local/bin/regrade"]; there != want || s.machines[name].setUp {
+			t.Errorf("%s: program there %v, set up %v", name, there, s.machines[name].setUp)
+		}
+	}
+	if out := s.must(s.turn().Remove(t.Context())); out.Changed != 0 {
+		t.Errorf("a second removal: %+v", out)
+	}
+}
+
 func TestARemovalThatBrokeOffIsCompletedByTheNext(t *testing.T) {
 	s := newSite(t)
 	s.must(s.turn().Apply(t.Context()))

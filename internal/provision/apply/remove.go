@@ -75,6 +75,9 @@ func (t *Turn) ask(ctx context.Context) error {
 	return &Refusal{problems}
 }
 
+// packaged says whether a package manager has the program on its list.
+const packaged = `dpkg -S ` + installed + ` >/dev/null 2>&1 || rpm -qf ` + installed + ` >/dev/null 2>&1`
+
 // takeOff takes regrade off each host, one after another: should one go wrong, it is one.
 func (t *Turn) takeOff(ctx context.Context) error {
 	t.each(ctx, 1, t.hosts, func(ctx context.Context, h *host) error {
@@ -88,8 +91,16 @@ func (t *Turn) takeOff(ctx context.Context) error {
 			}
 			t.screen.block(h.Name, "taken off", string(r.Out))
 		}
+		r, err := h.runner.Run(ctx, remote.Command{Argv: []string{"sh", "-c", packaged}})
+		if err != nil {
+			return err
+		}
+		if r.Code == 0 {
+			t.screen.line(h.Name, "a package has %s: it is left for the package manager to remove", installed)
+			return nil
+		}
 		// k3s's units ask it no more.
-		_, err := h.run(ctx, nil, "rm", "-f", installed)
+		_, err = h.run(ctx, nil, "rm", "-f", installed)
 		h.changed = true
 		return err
 	})
