@@ -21,6 +21,7 @@ import (
 	"github.com/exadev/regrade/internal/provision/apply"
 	"github.com/exadev/regrade/internal/provision/inventory"
 	"github.com/exadev/regrade/internal/remote"
+	"github.com/exadev/regrade/internal/swap"
 )
 
 const file = `
@@ -192,6 +193,22 @@ func brokeOff(t *testing.T) {
 				t.Errorf("%s died at %d: the next run leaves\n%v, want\n%v", name, n, got, want)
 			}
 		}
+	}
+}
+
+// R-C-06: a server that the file calls an agent and not eligible is named, and left alone.
+func TestAServerThatTheFileCallsAnAgentIsNamed(t *testing.T) {
+	s := newSite(t)
+	n := s.c.nodes["n5"]
+	n.Labels = map[string]string{fleet.LabelEtcd: fleet.True}
+	s.c.nodes["n5"] = n
+	s.c.nodes["n9"] = observe.Node{Name: "n9", Version: "1", Node: swap.Node{Labels: map[string]string{fleet.LabelEtcd: fleet.True}}}
+	out, err := s.turn().Apply(t.Context())
+	if err != nil || len(out.Problems) != 1 || out.Problems["n5"].Code != apply.CodeNotAgent || len(s.machines["n5"].ran) > 0 {
+		t.Errorf("%+v, %v", out, err)
+	}
+	if !strings.Contains(s.out.String(), "n9: is a server of the cluster and not in fleet.yaml") || !s.machines["n1"].setUp {
+		t.Errorf("%s", s.out.String())
 	}
 }
 

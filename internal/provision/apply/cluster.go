@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -45,7 +46,24 @@ func (t *Turn) look(ctx context.Context) error {
 		return err
 	}
 	t.beats = spoken(beats)
+	t.compare()
 	return nil
+}
+
+// compare holds the file against the cluster's servers: one that the file calls an agent
+// and not eligible (R-C-06), and one that it does not name.
+func (t *Turn) compare() {
+	for _, h := range t.bystanders {
+		if h.problem == nil && t.votes(h) {
+			t.fail(h, &problemError{Problem: status.Problem{Code: CodeNotAgent, Sentence: "fleet.yaml calls it an agent that is not eligible, and it is a server of the cluster"}, refused: true})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.nodes)) {
+		_, etcd := t.nodes[name].Labels[fleet.LabelEtcd]
+		if etcd && !slices.ContainsFunc(t.Fleet.Hosts, func(h inventory.Host) bool { return h.Name == name }) {
+			t.screen.line(name, "is a server of the cluster and not in fleet.yaml: without a host daemon no swap touches it, and none is safe to begin")
+		}
+	}
 }
 
 func refuse(code, format string, args ...any) error {

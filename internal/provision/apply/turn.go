@@ -24,9 +24,11 @@ type Turn struct {
 	cluster Cluster
 	dial    Dial
 	hosts   []*host
-	nodes   map[string]observe.Node
-	beats   map[string]observe.Heartbeat
-	screen  *screen
+	// bystanders are hosts of the file on which nothing is installed.
+	bystanders []*host
+	nodes      map[string]observe.Node
+	beats      map[string]observe.Heartbeat
+	screen     *screen
 
 	kubeconfigs credentials
 	lent        setup.Lent
@@ -80,6 +82,7 @@ const (
 	CodeProgramFails = "ProgramDoesNotRun"
 	CodeNoCredential = "NoCredential"
 	CodeNobodyLends  = "NobodyLends"
+	CodeNotAgent     = "ServerNotEligible"
 	CodeNodeIP       = "NodeIPDiffers"
 	CodeNodeTaken    = "NodeTaken"
 	CodeNotJoined    = "NotJoined"
@@ -94,6 +97,9 @@ func New(s Settings, c Cluster, dial Dial) *Turn {
 	for _, h := range s.Fleet.Hosts {
 		if h.Takes() && (len(s.Limit) == 0 || slices.Contains(s.Limit, h.Name)) {
 			t.hosts = append(t.hosts, &host{Host: h})
+		}
+		if !h.Takes() && len(s.Limit) == 0 {
+			t.bystanders = append(t.bystanders, &host{Host: h})
 		}
 	}
 	return t
@@ -156,7 +162,7 @@ func (t *Turn) carry(ctx context.Context, phases []phase) (Outcome, error) {
 
 func (t *Turn) outcome() Outcome {
 	o := Outcome{Changed: t.changed, Problems: map[string]status.Problem{}}
-	for _, h := range t.hosts {
+	for _, h := range slices.Concat(t.hosts, t.bystanders) {
 		if h.changed {
 			o.Changed++
 		}
