@@ -1,6 +1,7 @@
 package k3s
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -27,7 +28,8 @@ func ParseConfig(raw []byte) (Config, error) {
 		return nil, fmt.Errorf("k3s configuration: %d bytes are more than %d", len(raw), maxConfig)
 	}
 	var m map[string]any
-	if err := yaml.Unmarshal(raw, &m); err != nil {
+	// A number as it is written: a token of digits alone is no 1.2e+07.
+	if err := yaml.Unmarshal(raw, &m, func(d *json.Decoder) *json.Decoder { d.UseNumber(); return d }); err != nil {
 		return nil, fmt.Errorf("k3s configuration: %w", err)
 	}
 	c := Config{}
@@ -59,7 +61,7 @@ func scalar(key string, v any) (string, error) {
 		return "", nil
 	case string:
 		return v, nil
-	case bool, int64, float64:
+	case bool, json.Number:
 		return fmt.Sprint(v), nil
 	}
 	return "", fmt.Errorf("k3s configuration: key %q holds neither a value nor a list of values", key)

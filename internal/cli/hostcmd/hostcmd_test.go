@@ -57,8 +57,10 @@ type rig struct {
 	waited  time.Duration
 	stuck   bool // k3s never gets a datastore
 	noAPI   bool
-	out     bytes.Buffer
-	errs    bytes.Buffer
+	// good is the only kubeconfig that the API takes, empty for any; used the one in use.
+	good, used string
+	out        bytes.Buffer
+	errs       bytes.Buffer
 
 	memory level.Reading
 	units  *units
@@ -152,9 +154,13 @@ func (r *rig) run(args ...string) int {
 
 func (r *rig) deps() hostcmd.Deps {
 	return hostcmd.Deps{
-		Levels:   func(settings.Host) hostd.LevelAPI { return levelAPI{r} },
-		Memory:   func(settings.Host, string) func() level.Reading { return func() level.Reading { return r.memory } },
-		API:      func(settings.Host) (hostcmd.API, error) { return r, nil },
+		Levels: func(settings.Host) hostd.LevelAPI { return levelAPI{r} },
+		Memory: func(settings.Host, string) func() level.Reading { return func() level.Reading { return r.memory } },
+		API: func(s settings.Host) (hostcmd.API, error) {
+			raw, _ := os.ReadFile(s.Kubeconfig)
+			r.used = strings.TrimSpace(string(raw))
+			return r, nil
+		},
 		Host:     func(settings.Host, string) (platform.Host, error) { return r.host, nil },
 		Etcd:     func(settings.Host, string) hostd.Etcd { return etcd{r} },
 		Ways:     func(settings.Host, string, platform.Host) hostd.Ways { return r },
@@ -193,7 +199,7 @@ func (r *rig) want(code int, text string, args ...string) {
 
 func (r *rig) Begin(context.Context, bool) error { return nil }
 func (r *rig) Read(context.Context) (hostapi.View, error) {
-	if r.noAPI {
+	if r.noAPI || r.good != "" && r.used != r.good {
 		return hostapi.View{}, errors.New("no candidate is ready")
 	}
 	return hostapi.View{Date: r.now, Server: "https://10.0.0.2:6443", Self: r.self, Lease: r.lease}, nil

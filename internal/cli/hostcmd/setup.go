@@ -15,7 +15,9 @@ import (
 
 	"github.com/exadev/regrade/internal/cli/env"
 	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/hostapi"
 	"github.com/exadev/regrade/internal/hostd/settings"
+	"github.com/exadev/regrade/internal/k3s"
 	"github.com/exadev/regrade/internal/lease"
 	"github.com/exadev/regrade/internal/platform/procs"
 	"github.com/exadev/regrade/internal/platform/rolefile"
@@ -55,6 +57,11 @@ type gate struct {
 	local bool
 	// coming: with check, the program is taken for there.
 	coming bool
+	// leaving: the host is to be without a daemon after it, so that a swap which nobody carries
+	// on at the moment counts as one, too.
+	leaving bool
+	// credential is tried where the host's own is refused: it was made anew since.
+	credential k3s.Secret
 }
 
 func (h *host) setup() *cobra.Command {
@@ -88,6 +95,7 @@ none is under way.`,
 			if d.OnDocker() {
 				return h.setupDocker(cmd.Context(), g, d)
 			}
+			g.credential = d.Kubeconfig
 			return h.provision(cmd.Context(), g, func(ctx context.Context, m setup.Host) ([]status.Problem, error) {
 				m.DataDir = d.DataDir()
 				seen, err := m.Look(ctx)
@@ -114,7 +122,7 @@ none is under way.`,
 }
 
 func (h *host) remove() *cobra.Command {
-	var g gate
+	g := gate{leaving: true}
 	cmd := &cobra.Command{
 		Use:   "remove",
 		Short: "Take regrade off this host, k3s going on as it runs",
@@ -251,7 +259,7 @@ func (h *host) provision(ctx context.Context, g gate, do func(context.Context, s
 	}
 	defer func() { _ = lock.Unlock() }()
 	if !g.local {
-		if err := h.noSwap(ctx); err != nil {
+		if err := h.noSwap(ctx, g); err != nil {
 			return err
 		}
 	}
@@ -278,9 +286,9 @@ func refusals(heading string, problems []status.Problem) error {
 	return &env.Exit{Code: fleet.ExitRefused, Err: fmt.Errorf("%s:\n%s", heading, strings.Join(lines, "\n"))}
 }
 
-// noSwap refuses while the Lease is held for a swap (R-C-07). A host without the daemon's
-// settings was never in one.
-func (h *host) noSwap(ctx context.Context) error {
+// noSwap refuses while the Lease is held (R-C-07). A host without the daemon's settings was
+// never in a swap.
+func (h *host) noSwap(ctx context.Context, g gate) error {
 	s, err := settings.Load(h.root)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -289,27 +297,67 @@ func (h *host) noSwap(ctx context.Context) error {
 		return env.Usage("%v", err)
 	}
 	s.Kubeconfig = filepath.Join("/", h.root, s.Kubeconfig)
-	return h.noSwapBy(ctx, s)
+	v, err := h.ask(ctx, s)
+	if err != nil && g.credential != "" {
+		if other, again := h.askBy(ctx, s, g.credential); again == nil {
+			v, err = other, nil
+		}
+	}
+	return undisturbed(v, g.leaving, err)
 }
 
-// noSwapBy asks with settings whose kubeconfig is where this process has it. A host that has
-// none yet was never in a swap.
-func (h *host) noSwapBy(ctx context.Context, s settings.Host) error {
+// noSwapBy asks with settings whose kubeconfig is where this process has it.
+func (h *host) noSwapBy(ctx context.Context, s settings.Host, leaving bool) error {
+	v, err := h.ask(ctx, s)
+	return undisturbed(v, leaving, err)
+}
+
+// ask reads the cluster. A host that has no credential yet was never in a swap, and gets the
+// zero View.
+func (h *host) ask(ctx context.Context, s settings.Host) (hostapi.View, error) {
 	if _, err := os.Stat(s.Kubeconfig); errors.Is(err, os.ErrNotExist) {
-		return nil
+		return hostapi.View{}, nil
 	}
 	api, err := h.d.API(s)
 	if err != nil {
-		return env.Failed(err)
+		return hostapi.View{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	v, err := api.Read(ctx)
+	return api.Read(ctx)
+}
+
+// askBy asks by another credential, which is a file for that long, root's alone and in memory.
+func (h *host) askBy(ctx context.Context, s settings.Host, credential k3s.Secret) (hostapi.View, error) {
+	dir := filepath.Join("/", h.root, "/run")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return hostapi.View{}, fmt.Errorf("new credential: %w", err)
+	}
+	f, err := os.CreateTemp(dir, "regrade-credential-")
+	if err != nil {
+		return hostapi.View{}, fmt.Errorf("new credential: %w", err)
+	}
+	defer func() { _ = os.Remove(f.Name()) }()
+	_, err = f.WriteString(credential.Reveal())
+	if err := errors.Join(err, f.Close()); err != nil {
+		return hostapi.View{}, fmt.Errorf("new credential: %w", err)
+	}
+	s.Kubeconfig = f.Name()
+	return h.ask(ctx, s)
+}
+
+// undisturbed refuses by what the Lease says: held by whomever, for a swap or for a step of a
+// level; and for a host that leaves also a swap whose controller has not renewed it.
+func undisturbed(v hostapi.View, leaving bool, err error) error {
 	if err != nil {
 		return env.Failed(fmt.Errorf("no API server says whether a swap is under way (--local says that none is): %w", err))
 	}
-	if v.Lease.At(v.Date) == lease.Held && v.Lease.Holder == fleet.LeaseHolder {
-		return refused(setup.CodeHeld, fmt.Sprintf("swap %s is under way; nothing is changed meanwhile", v.Lease.SwapID()))
+	state, id := v.Lease.At(v.Date), v.Lease.SwapID()
+	switch {
+	case id != "" && (state == lease.Held || leaving && state == lease.Expired):
+		return refused(setup.CodeHeld, fmt.Sprintf("swap %s is under way; nothing is changed meanwhile", id))
+	case state == lease.Held:
+		return refused(setup.CodeHeld, fmt.Sprintf("the Lease is held by %s; nothing is changed meanwhile", v.Lease.Holder))
 	}
 	return nil
 }

@@ -6,8 +6,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/lease"
 	"github.com/exadev/regrade/internal/provision/setup"
 )
 
@@ -108,6 +110,40 @@ func TestSetupAndRemoveKeepAwayFromASwap(t *testing.T) {
 			t.Errorf("%s did %v", command, r.units.calls)
 		}
 		r.want(fleet.ExitDone, "", append(args, "--local")...)
+	}
+}
+
+// The Lease is a node's while its level changes; and a swap whose controller is gone is still
+// one, which a host that loses its daemon would be left in.
+func TestNothingIsChangedDuringALevelStepNorLeftInASwap(t *testing.T) {
+	r, doc := setupRig(t)
+	r.want(fleet.ExitDone, "", "setup", "-f", doc)
+	r.lease = lease.Lease{Exists: true, Holder: "b", RenewTime: r.now, Duration: time.Hour}
+	r.want(fleet.ExitRefused, "LeaseHeld: the Lease is held by b", "setup", "-f", doc)
+	r.want(fleet.ExitRefused, "LeaseHeld: the Lease is held by b", "remove")
+	r.order("promote")
+	r.now = r.now.Add(2 * time.Hour)
+	r.want(fleet.ExitRefused, "LeaseHeld: swap "+string(id)+" is under way", "remove")
+	r.want(fleet.ExitDone, "", "setup", "-f", doc)
+}
+
+// The Secret of the daemons' token may have been made anew: what the host has is refused
+// then, and the document brings the new one.
+func TestANewCredentialIsAskedWhereTheOldOneIsRefused(t *testing.T) {
+	r, doc := setupRig(t)
+	r.want(fleet.ExitDone, "", "setup", "-f", doc)
+	r.good = "hush-new"
+	r.want(fleet.ExitFailed, "no API server says", "setup", "-f", doc)
+	raw := strings.Replace(hostDocument, "hush-kube", "hush-new", 1)
+	if err := os.WriteFile(doc, []byte(raw), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.order("promote")
+	r.want(fleet.ExitRefused, "LeaseHeld", "setup", "-f", doc)
+	r.lease = lease.Lease{}
+	r.want(fleet.ExitDone, "", "setup", "-f", doc)
+	if left, err := filepath.Glob(filepath.Join(r.root, "run/regrade-*")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
 	}
 }
 

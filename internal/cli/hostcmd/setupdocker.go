@@ -32,7 +32,7 @@ func (h *host) setupDocker(ctx context.Context, g gate, d setup.Desired) error {
 		if s == nil {
 			return nil
 		}
-		return h.noSwapBy(ctx, *s)
+		return h.noSwapBy(ctx, *s, false)
 	}
 	unlock, err := h.alone(ctx, g, fleet.FileSetupLock)
 	if err != nil {
@@ -95,7 +95,7 @@ func (h *host) removeDocker(ctx context.Context, g gate) error {
 				return project.Removal{}, nil, "", env.Failed(err)
 			}
 			if s != nil {
-				if err := h.noSwapBy(ctx, *s); err != nil {
+				if err := h.noSwapBy(ctx, *s, true); err != nil {
 					return project.Removal{}, nil, "", err
 				}
 			}

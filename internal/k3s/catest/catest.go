@@ -37,6 +37,12 @@ func (a *Authority) Serving(t testing.TB) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{leaf.Cert.Raw}, PrivateKey: leaf.key}
 }
 
+// Kubelet is the certificate of a kubelet, as PEM with its CA behind it.
+func (a *Authority) Kubelet(t testing.TB, node string) []byte {
+	t.Helper()
+	return Bundle(issue(t, &x509.Certificate{Subject: pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}}, a), a)
+}
+
 func issue(t testing.TB, tmpl *x509.Certificate, parent *Authority) *Authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

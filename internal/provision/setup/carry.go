@@ -67,7 +67,8 @@ func (h Host) note(r Record) error {
 	if err != nil {
 		return fmt.Errorf("set up the host: %w", err)
 	}
-	return h.write(fleet.FileInstalled, raw, readableMode)
+	// The command that was found may have a token in it.
+	return h.write(fleet.FileInstalled, raw, secretMode)
 }
 
 func (h Host) write(path string, content []byte, mode fs.FileMode) error {
@@ -156,6 +157,7 @@ const (
 	CodeSwapped  = "RoleChanged"
 	CodeUnderway = "SwapUnderWay"
 	CodeLevel    = "LevelLowered"
+	CodeByHand   = "SetUpByHand"
 )
 
 // MakeRemoval decides how a setup is taken back.
@@ -169,6 +171,16 @@ func MakeRemoval(s Seen, leaving, joining, lowered bool) (Removal, []status.Prob
 		return Removal{}, problem(CodeLevel, "this server runs at a lower level; bring it up first: regrade level full")
 	case s.Role != "" && s.Role != s.Record.Role:
 		return Removal{}, problem(CodeSwapped, "this host was set up as %s and is a %s now; swap it back first, for k3s as it was found would start in the other role", s.Record.Role, s.Role)
+	}
+	for _, role := range roles {
+		// A role file that is lost says nothing, and the units would be the other role's again.
+		if s.Units[role].Active && role != s.Record.Role {
+			return Removal{}, problem(CodeSwapped, "this host was set up as %s, and k3s runs as %s: put its role right first, for k3s as it was found would start in the other role", s.Record.Role, role)
+		}
+		// It stays, and would ask for a role file that goes.
+		if s.adopted(role) && !slices.Contains(s.Record.Created, unitDir+units[role]+dropIn) {
+			return Removal{}, problem(CodeByHand, "%s was there before regrade host setup: this host was set up by hand, and is taken off by hand", unitDir+units[role]+dropIn)
+		}
 	}
 	r := Removal{Unit: s.Record.Unit, Want: s.Record.Command}
 	for _, role := range roles {
@@ -193,7 +205,10 @@ func MakeRemoval(s Seen, leaving, joining, lowered bool) (Removal, []status.Prob
 		}
 	}
 	r.Delete = append(r.Delete, more...)
-	r.Delete = append(r.Delete, fleet.FileRole, fleet.FileInstalled)
+	if slices.Contains(s.Record.Created, fleet.FileRole) {
+		r.Delete = append(r.Delete, fleet.FileRole)
+	}
+	r.Delete = append(r.Delete, fleet.FileInstalled)
 	return r, nil
 }
 

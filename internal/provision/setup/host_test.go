@@ -3,6 +3,7 @@ package setup_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"io/fs"
 	"maps"
@@ -15,6 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/k3s"
+	"github.com/exadev/regrade/internal/k3s/catest"
 	"github.com/exadev/regrade/internal/provision/setup"
 )
 
@@ -591,6 +594,108 @@ func TestAPlanShowsNoSecret(t *testing.T) {
 				t.Errorf("shown:\n%s", s)
 			}
 		})
+	}
+}
+
+// A document for another host, or from another cluster, is refused before anything is written.
+func TestADocumentForAnotherHostIsRefused(t *testing.T) {
+	mine, other := catest.New(t, "ca", nil), catest.New(t, "ca", nil)
+	kubeconfig := func(ca *catest.Authority) k3s.Secret {
+		return k3s.Secret("clusters: [{cluster: {certificate-authority-data: " + base64.StdEncoding.EncodeToString(catest.Bundle(ca)) + "}}]\n")
+	}
+	for name, k := range kinds {
+		for what, test := range map[string]struct {
+			node string
+			ca   *catest.Authority
+			want string
+		}{
+			"another Node":    {"n9", mine, setup.CodeOtherNode},
+			"another cluster": {k.node, other, setup.CodeOtherCA},
+			"its own":         {k.node, mine, ""},
+		} {
+			t.Run(name+", "+what, func(t *testing.T) {
+				h := k.make(t)
+				h.plant("var/lib/rancher/k3s/"+k3s.FileKubeletCert, string(mine.Kubelet(t, test.node)), 0o644)
+				h.plant("var/lib/rancher/k3s/"+k3s.FileAgentCA, string(catest.Bundle(mine)), 0o644)
+				before := h.state()
+				d := desired(t, k.role, k.node)
+				d.Kubeconfig = kubeconfig(test.ca)
+				_, problems, err := h.run(d)
+				if test.want == "" {
+					if err != nil || len(problems) > 0 {
+						t.Error(problems, err)
+					}
+					return
+				}
+				if err != nil || len(problems) != 1 || !strings.HasPrefix(problems[0], test.want+":") {
+					t.Errorf("got %v, %v", problems, err)
+				}
+				if d := cmp.Diff(before, h.state()); d != "" {
+					t.Errorf("changed all the same:\n%s", d)
+				}
+			})
+		}
+	}
+}
+
+// A role file that was lost hides that a swap has made an agent of the server: what was found
+// would be started in the other role, as a server beside the cluster.
+func TestALostRoleFileHidesNoOtherRole(t *testing.T) {
+	h := newServer(t)
+	if _, problems, err := h.run(desired(t, fleet.RoleServer, "n1")); err != nil || len(problems) > 0 {
+		t.Fatal(problems, err)
+	}
+	if err := os.Remove(filepath.Join(h.Root, fleet.FileRole)); err != nil {
+		t.Fatal(err)
+	}
+	delete(h.bus.active, "k3s.service")
+	h.bus.active["k3s-agent.service"] = true
+	before := h.state()
+	problems, err := h.remove()
+	if err != nil || len(problems) != 1 || !strings.HasPrefix(problems[0], setup.CodeSwapped) {
+		t.Errorf("got %v, %v", problems, err)
+	}
+	if d := cmp.Diff(before, h.state()); d != "" {
+		t.Errorf("changed all the same:\n%s", d)
+	}
+}
+
+// A host that was set up by hand before keeps its start conditions, and so they must have
+// their role file: without it k3s would not start after the next boot.
+func TestAHostThatWasSetUpByHandIsNotTakenOff(t *testing.T) {
+	h := newServer(t)
+	if _, problems, err := h.run(desired(t, fleet.RoleServer, "n1")); err != nil || len(problems) > 0 {
+		t.Fatal(problems, err)
+	}
+	if err := os.Remove(filepath.Join(h.Root, fleet.FileInstalled)); err != nil {
+		t.Fatal(err)
+	}
+	d := desired(t, fleet.RoleServer, "n1")
+	d.Pinned = true
+	if _, problems, err := h.run(d); err != nil || len(problems) > 0 {
+		t.Fatal(problems, err)
+	}
+	before := h.state()
+	problems, err := h.remove()
+	if err != nil || len(problems) != 1 || !strings.HasPrefix(problems[0], setup.CodeByHand) {
+		t.Errorf("got %v, %v", problems, err)
+	}
+	if d := cmp.Diff(before, h.state()); d != "" {
+		t.Errorf("changed all the same:\n%s", d)
+	}
+}
+
+// Safety rule 31: a unit may have the token in its command line, and the record keeps that.
+func TestTheRecordOfASecretIsNobodyElsesToRead(t *testing.T) {
+	h := newServer(t)
+	h.plant("etc/systemd/system/k3s.service", strings.Replace(serverUnit, "'--cluster-init'", "'--token' 'hush'", 1), 0o600)
+	if _, problems, err := h.run(desired(t, fleet.RoleServer, "n1")); err != nil || len(problems) > 0 {
+		t.Fatal(problems, err)
+	}
+	for path, content := range h.state() {
+		if path != "/etc/systemd/system/k3s.service" && strings.Contains(content, "hush") && !strings.HasPrefix(content, "-rw-------") {
+			t.Errorf("%s: %s", path, content)
+		}
 	}
 }
 

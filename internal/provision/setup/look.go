@@ -81,6 +81,9 @@ func (h Host) Look(ctx context.Context) (Seen, error) {
 	if s.Datastore, _, err = disk.Initialised(); err != nil {
 		return Seen{}, fmt.Errorf("look at the host: %w", err)
 	}
+	if s.Node, s.CA, err = disk.Whose(); err != nil {
+		return Seen{}, fmt.Errorf("look at the host: %w", err)
+	}
 	if raw, err := os.ReadFile(disk.Path("server", "token")); err == nil {
 		s.Token = k3s.Secret(strings.TrimSpace(string(raw)))
 	}

@@ -37,6 +37,8 @@ const (
 	CodeSettings  = "HostSettings"
 	CodeConfig    = "ConfigUnreadable"
 	CodePlatform  = "PlatformChanged"
+	CodeOtherNode = "OtherNode"
+	CodeOtherCA   = "OtherCluster"
 )
 
 // File is one that shall be. Only what differs from what is there is in a plan.
@@ -80,6 +82,10 @@ func Make(s Seen, d Desired) (Plan, []status.Problem) {
 	}
 	if h.Platform == settings.PlatformDocker || s.Record != nil && s.Record.Platform != "" {
 		return Plan{}, problem(CodePlatform, "this host's k3s runs in containers, by the document or by %s: take the one off before the other is set up", fleet.FileInstalled)
+	}
+	// First of all: what follows would be another host's.
+	if problems := whose(s, d, h); len(problems) > 0 {
+		return Plan{}, problems
 	}
 	role, problems := running(s, d)
 	problems = append(problems, refusals(s, d, h)...)

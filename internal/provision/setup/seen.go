@@ -57,6 +57,9 @@ type Seen struct {
 	Datastore bool
 	// Token is the server token that k3s made or was given, on a server.
 	Token k3s.Secret
+	// Node is the one that k3s last ran as, CA its cluster's; empty where k3s has not said so.
+	Node string
+	CA   []byte
 	// Program: this binary is where the units look for it.
 	Program bool
 	// Record is what an earlier setup wrote down, nil for none.
