@@ -66,11 +66,7 @@ func NewInstaller(conn *Connection) *Installer { return &Installer{conn.Client} 
 func (i *Installer) Apply(ctx context.Context, o Object, check bool) (Installed, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	want, err := object(o)
-	if err != nil {
-		return Installed{}, err
-	}
-	out, before, err := i.before(ctx, want)
+	out, want, before, err := i.before(ctx, o)
 	if err != nil {
 		return out, err
 	}
@@ -96,11 +92,7 @@ func (i *Installer) Apply(ctx context.Context, o Object, check bool) (Installed,
 func (i *Installer) Create(ctx context.Context, o Object, check bool) (Installed, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	want, err := object(o)
-	if err != nil {
-		return Installed{}, err
-	}
-	out, before, err := i.before(ctx, want)
+	out, want, before, err := i.before(ctx, o)
 	if err != nil {
 		return out, err
 	}
@@ -122,11 +114,7 @@ func (i *Installer) Create(ctx context.Context, o Object, check bool) (Installed
 func (i *Installer) Delete(ctx context.Context, o Object, check bool) (Installed, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	want, err := object(o)
-	if err != nil {
-		return Installed{}, err
-	}
-	out, before, err := i.before(ctx, want)
+	out, want, before, err := i.before(ctx, o)
 	if err != nil || before == nil {
 		return out, err
 	}
@@ -182,19 +170,24 @@ func (i *Installer) Token(ctx context.Context, namespace, name string) (token Se
 	return Secret(s.Data[corev1.ServiceAccountTokenKey]), s.Data[corev1.ServiceAccountRootCAKey], nil
 }
 
-func (i *Installer) before(ctx context.Context, want *unstructured.Unstructured) (Installed, *unstructured.Unstructured, error) {
-	out := Installed{Kind: want.GetKind(), Namespace: want.GetNamespace(), Name: want.GetName()}
-	have := &unstructured.Unstructured{}
+// before reads what a manifest is about: the object as it is wanted and as it is, nil where
+// there is none.
+func (i *Installer) before(ctx context.Context, o Object) (out Installed, want, have *unstructured.Unstructured, err error) {
+	if want, err = object(o); err != nil {
+		return Installed{}, nil, nil, err
+	}
+	out = Installed{Kind: want.GetKind(), Namespace: want.GetNamespace(), Name: want.GetName()}
+	have = &unstructured.Unstructured{}
 	have.SetGroupVersionKind(want.GroupVersionKind())
-	err := i.c.Get(ctx, client.ObjectKeyFromObject(want), have)
+	err = i.c.Get(ctx, client.ObjectKeyFromObject(want), have)
 	switch {
 	case apierrors.IsNotFound(err):
-		return out, nil, nil
+		return out, want, nil, nil
 	case err != nil:
-		return out, nil, fmt.Errorf("get %s: %w", describe(want), err)
+		return out, nil, nil, fmt.Errorf("get %s: %w", describe(want), err)
 	}
 	out.Before = shown(have)
-	return out, have, nil
+	return out, want, have, nil
 }
 
 // object is a manifest as the client wants it: with JSON's own types.

@@ -2,17 +2,14 @@ package alertcmd_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"reflect"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +20,7 @@ import (
 	"github.com/exadev/regrade/internal/alert/watch"
 	"github.com/exadev/regrade/internal/cli"
 	"github.com/exadev/regrade/internal/cli/alertcmd"
+	"github.com/exadev/regrade/internal/cli/clitest"
 	"github.com/exadev/regrade/internal/cli/env"
 	"github.com/exadev/regrade/internal/deliver"
 	"github.com/exadev/regrade/internal/fleet"
@@ -124,7 +122,7 @@ func TestScripts(t *testing.T) { // R-F-04, R-F-08, safety rule 31
 			e.Setenv("SERVER", srv.URL)
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "until": until},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": clitest.Exits, "until": until},
 	})
 }
 
@@ -146,23 +144,6 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 		case <-end:
 			ts.Fatalf("no %q in %s: %q, %v", args[1], args[0], raw, err)
 		}
-	}
-}
-
-// exits runs a command and wants just this exit status.
-func exits(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: exits STATUS COMMAND ...")
-	}
-	err := ts.Exec(args[1], args[2:]...)
-	got := "0"
-	if x, ok := errors.AsType[*exec.ExitError](err); ok {
-		got = strconv.Itoa(x.ExitCode())
-	} else if err != nil {
-		ts.Fatalf("%v", err)
-	}
-	if got != args[0] {
-		ts.Fatalf("exit status %s, want %s", got, args[0])
 	}
 }
 

@@ -5,16 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/exadev/regrade/internal/cli"
+	"github.com/exadev/regrade/internal/cli/clitest"
 	"github.com/exadev/regrade/internal/cli/env"
 	"github.com/exadev/regrade/internal/cli/hostcmd"
 	"github.com/exadev/regrade/internal/fleet"
@@ -33,25 +32,8 @@ func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"regrade": re
 func TestScripts(t *testing.T) { // issue 6: `regrade level` shows and sets by hand with the same gates
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "script"), RequireExplicitExec: true, UpdateScripts: os.Getenv("UPDATE") != "",
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": clitest.Exits},
 	})
-}
-
-// exits runs a command and wants just this exit status.
-func exits(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: exits STATUS COMMAND ...")
-	}
-	err := ts.Exec(args[1], args[2:]...)
-	got := "0"
-	if x, ok := errors.AsType[*exec.ExitError](err); ok {
-		got = strconv.Itoa(x.ExitCode())
-	} else if err != nil {
-		ts.Fatalf("%v", err)
-	}
-	if got != args[0] {
-		ts.Fatalf("exit status %s, want %s", got, args[0])
-	}
 }
 
 // world is what host.json keeps, and change.json changes, of a rig.

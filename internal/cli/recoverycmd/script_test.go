@@ -9,11 +9,9 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"reflect"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/exadev/regrade/internal/cli"
+	"github.com/exadev/regrade/internal/cli/clitest"
 	"github.com/exadev/regrade/internal/cli/env"
 	"github.com/exadev/regrade/internal/cli/recoverycmd"
 	"github.com/exadev/regrade/internal/kube"
@@ -110,25 +109,8 @@ func TestScripts(t *testing.T) { // issue 6, group B
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "script"), RequireExplicitExec: true, UpdateScripts: os.Getenv("UPDATE") != "",
 		Setup: func(e *testscript.Env) error { e.Setenv("FREE", l.Addr().String()); return nil },
-		Cmds:  map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		Cmds:  map[string]func(*testscript.TestScript, bool, []string){"exits": clitest.Exits},
 	})
-}
-
-// exits runs a command and wants just this exit status.
-func exits(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: exits STATUS COMMAND ...")
-	}
-	err := ts.Exec(args[1], args[2:]...)
-	got := "0"
-	if x, ok := errors.AsType[*exec.ExitError](err); ok {
-		got = strconv.Itoa(x.ExitCode())
-	} else if err != nil {
-		ts.Fatalf("%v", err)
-	}
-	if got != args[0] {
-		ts.Fatalf("exit status %s, want %s", got, args[0])
-	}
 }
 
 // Every field that is printed is on the page.
