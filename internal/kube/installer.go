@@ -170,6 +170,21 @@ func (i *Installer) Token(ctx context.Context, namespace, name string) (token Se
 	return Secret(s.Data[corev1.ServiceAccountTokenKey]), s.Data[corev1.ServiceAccountRootCAKey], nil
 }
 
+// RootCA is the CA that the cluster publishes for its pods, nil where it does not.
+func (i *Installer) RootCA(ctx context.Context) ([]byte, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	var m corev1.ConfigMap
+	err := i.c.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "kube-root-ca.crt"}, &m)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("get the cluster's CA: %w", err)
+	}
+	return []byte(m.Data["ca.crt"]), nil
+}
+
 // before reads what a manifest is about: the object as it is wanted and as it is, nil where
 // there is none.
 func (i *Installer) before(ctx context.Context, o Object) (out Installed, want, have *unstructured.Unstructured, err error) {

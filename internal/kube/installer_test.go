@@ -161,3 +161,16 @@ func TestObjectsAreFoundByTheirLabels(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
+
+func TestTheClustersCAIsWhatItPublishes(t *testing.T) {
+	i := &Installer{builder().Build()}
+	if ca, err := i.RootCA(t.Context()); err != nil || ca != nil {
+		t.Errorf("a cluster that publishes none: %q, %v", ca, err)
+	}
+	i = &Installer{builder().WithObjects(&corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-root-ca.crt"}, Data: map[string]string{"ca.crt": "CA"},
+	}).Build()}
+	if ca, err := i.RootCA(t.Context()); err != nil || string(ca) != "CA" {
+		t.Errorf("%q, %v", ca, err)
+	}
+}

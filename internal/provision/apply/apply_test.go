@@ -359,7 +359,7 @@ func TestAProgramOfAPackageIsThePackageManagersToRemove(t *testing.T) {
 func TestARemovalThatBrokeOffIsCompletedByTheNext(t *testing.T) {
 	s := newSite(t)
 	s.must(s.turn().Apply(t.Context()))
-	s.machines["n2"].ran, s.machines["n2"].dies = nil, 4
+	s.machines["n2"].ran, s.machines["n2"].dies = nil, 5
 	if _, err := s.turn().Remove(t.Context()); err == nil {
 		t.Fatal("it did not break off")
 	}

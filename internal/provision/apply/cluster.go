@@ -24,14 +24,19 @@ import (
 	"github.com/exadev/regrade/internal/status"
 )
 
-// look refuses while a swap holds the Lease (R-C-07), and where the fleet cannot be.
+// look refuses while the Lease is held (R-C-07), by a swap or by a host that changes its level;
+// a removal also by a swap that no controller renews.
 func (t *Turn) look(ctx context.Context) error {
 	read, err := t.cluster.Lease(ctx)
 	if err != nil {
 		return err
 	}
-	if read.At(t.cluster.Date()) == lease.Held && read.Holder == fleet.LeaseHolder {
+	state := read.At(t.cluster.Date())
+	switch {
+	case read.Holder == fleet.LeaseHolder && (state == lease.Held || t.leaving && state == lease.Expired):
 		return refuse(CodeSwapUnderWay, "swap %s is under way; nothing is changed meanwhile", read.SwapID())
+	case state == lease.Held:
+		return refuse(CodeLeaseTaken, "the Lease is held by %s, as it is while a host changes its level; nothing is changed meanwhile", read.Holder)
 	}
 	nodes, err := t.cluster.Nodes(ctx)
 	if err != nil {
@@ -239,6 +244,31 @@ func (t *Turn) labels(ctx context.Context) error {
 		}
 		if err := t.label(ctx, n, want); err != nil {
 			t.fail(h, err)
+		}
+	}
+	if len(t.Limit) > 0 {
+		return nil
+	}
+	return t.unwanted(ctx)
+}
+
+// unwanted are Nodes that are eligible by their label and not by the file: the controller would
+// make voters of them.
+func (t *Turn) unwanted(ctx context.Context) error {
+	for _, name := range slices.Sorted(maps.Keys(t.nodes)) {
+		n := t.nodes[name]
+		if _, etcd := n.Labels[fleet.LabelEtcd]; etcd || n.Labels[t.Keys.Eligible()] != fleet.True {
+			continue // a server has been named
+		}
+		i := slices.IndexFunc(t.Fleet.Hosts, func(h inventory.Host) bool { return h.Name == name })
+		switch {
+		case i < 0:
+			t.screen.line(name, "eligible by its label, and not in fleet.yaml: it is left, and may be made a voter")
+		case !t.Fleet.Hosts[i].Takes():
+			if err := t.label(ctx, n, map[string]string{t.Keys.Eligible(): "false"}); err != nil {
+				return err
+			}
+			t.screen.line(name, "not eligible any more; its k3s says that it is again when it starts, until on that host: sudo regrade host remove")
 		}
 	}
 	return nil

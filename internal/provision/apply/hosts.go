@@ -95,7 +95,7 @@ func (t *Turn) program(ctx context.Context, h *host) error {
 	if t.Check {
 		return nil
 	}
-	if _, err := h.run(ctx, nil, "mv", "-f", coming, installed); err != nil {
+	if _, err := h.run(ctx, nil, "mv", "-fT", coming, installed); err != nil {
 		return err
 	}
 	h.program = installed
@@ -115,9 +115,15 @@ func (h *host) run(ctx context.Context, in []byte, argv ...string) (remote.Resul
 	return r, err
 }
 
+// maxSaid is how much of what a host says is shown.
+const maxSaid = 16 << 10
+
 // said is what a command that failed said of it.
 func said(r remote.Result) string {
 	text := strings.TrimSpace(string(r.Err))
+	if len(text) > maxSaid {
+		text = "..." + strings.ToValidUTF8(text[len(text)-maxSaid:], "")
+	}
 	if text == "" {
 		return fmt.Sprintf("exit status %d", r.Code)
 	}
@@ -127,6 +133,12 @@ func said(r remote.Result) string {
 // borrow reads from a server what a standby's server runs with. Standbys alone need it,
 // and hosts that are agents now.
 func (t *Turn) borrow(ctx context.Context) error {
+	if !slices.ContainsFunc(t.hosts, func(h *host) bool { return h.problem == nil && !t.votes(h) }) {
+		return nil
+	}
+	if len(t.lenders()) == 0 {
+		t.seekHelp(ctx)
+	}
 	var last error
 	for _, h := range t.lenders() {
 		r, err := h.run(ctx, nil, h.program, "host", "lend")
@@ -154,7 +166,49 @@ func (t *Turn) lenders() (out []*host) {
 			out = append(out, h)
 		}
 	}
-	return out
+	return append(out, t.helpers...)
+}
+
+// seekHelp reaches the servers outside of a limit, of which one has to lend. Nothing is
+// changed there: they have regrade, or are no help.
+func (t *Turn) seekHelp(ctx context.Context) {
+	ca, err := t.authority(ctx)
+	if err != nil {
+		return // said when it was asked before
+	}
+	for _, named := range t.Fleet.Hosts {
+		h := &host{Host: named, program: installed}
+		if !t.votes(h) || slices.ContainsFunc(t.hosts, func(o *host) bool { return o.Name == h.Name }) {
+			continue
+		}
+		if h.runner, err = t.dial(ctx, named); err != nil {
+			t.screen.line(h.Name, "lends nothing: %v", err)
+			continue
+		}
+		t.helpers = append(t.helpers, h)
+		if err := t.helps(ctx, h, ca); err != nil {
+			t.screen.line(h.Name, "lends nothing: %v", err)
+			t.helpers = t.helpers[:len(t.helpers)-1]
+			_ = h.runner.Close()
+		}
+	}
+}
+
+func (t *Turn) helps(ctx context.Context, h *host, ca []byte) error {
+	problems, err := h.itself(ctx, ca)
+	if err != nil {
+		return err
+	}
+	if len(problems) > 0 {
+		return fmt.Errorf("%s", problems[0].Sentence)
+	}
+	r, err := h.run(ctx, nil, "sh", "-c", facts)
+	if err != nil {
+		return err
+	}
+	machine, _, _ := strings.Cut(string(r.Out), "\n")
+	h.arch = architectures[strings.TrimSpace(machine)]
+	return nil
 }
 
 // votes says whether a host is a server by its Node: the file tells what it once was.
@@ -164,8 +218,14 @@ func (t *Turn) votes(h *host) bool {
 }
 
 // setUp gives each host its document. A server at a time: should one go wrong, it is one.
-func (t *Turn) setUp(ctx context.Context, role fleet.Role, atOnce int) error {
-	t.each(ctx, atOnce, t.all(role), t.one)
+func (t *Turn) setUp(ctx context.Context, which func(*host) bool, atOnce int) error {
+	var hosts []*host
+	for _, h := range t.hosts {
+		if which(h) {
+			hosts = append(hosts, h)
+		}
+	}
+	t.each(ctx, atOnce, hosts, t.one)
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/provision/adopt"
 	"github.com/exadev/regrade/internal/provision/inventory"
 	"github.com/exadev/regrade/internal/provision/setup"
 	"github.com/exadev/regrade/internal/remote"
@@ -94,9 +95,16 @@ func (t *Turn) newcomer(ctx context.Context, h *host) error {
 
 // hasBegun says that an earlier turn was broken off here: what there is is ours.
 func (h *host) hasBegun(ctx context.Context) bool {
-	r, err := h.runner.Run(ctx, remote.Command{Argv: []string{"grep", "-qs", newMark, agentUnit}})
+	r, err := h.runner.Run(ctx, remote.Command{Argv: []string{"sh", "-c", begun}})
 	return err == nil && r.Code == 0
 }
+
+// begun is true of a host that has such a unit and was never more than a new agent: on one that was
+// set up the same unit may be the other role's, beside somebody's k3s and its configuration.
+const begun = `grep -qsF "` + newMark + `" ` + agentUnit + ` || exit 1
+for f in ` + fleet.FileRole + ` ` + fleet.FileInstalled + ` ` + agentUnit + `.d /etc/systemd/system/k3s.service /var/lib/rancher/k3s/server; do
+	test ! -e "$f" || exit 1
+done`
 
 func (t *Turn) joined(h *host) bool {
 	_, there := t.nodes[h.Name]
@@ -115,6 +123,9 @@ func (t *Turn) lender(h *host) (*host, error) {
 
 // chunk is how much of k3s is read at a time: less than an answer may hold.
 const chunk = 4 << 20
+
+// maxChunks bounds it: k3s is less than a tenth of that.
+const maxChunks = 256
 
 // carryK3s brings k3s from one host to another by way of this machine, compared by its SHA-256.
 func (t *Turn) carryK3s(ctx context.Context, from, to *host) error {
@@ -141,6 +152,9 @@ func (t *Turn) carryK3s(ctx context.Context, from, to *host) error {
 		}
 		if len(r.Out) < chunk {
 			break
+		}
+		if n == maxChunks {
+			return failed(CodeHostFailed, "k3s of %s does not end", from.Name)
 		}
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != want {
@@ -184,9 +198,15 @@ func (t *Turn) join(ctx context.Context, h *host) error {
 	if err != nil {
 		return fmt.Errorf("configuration of a new agent: %w", err)
 	}
+	if t.lent.Voter.Get("agent-token-file") != "" {
+		return failed(adopt.CodeNoToken, "the servers read the agents' token from a file, agent-token-file; put it into agent-token on the servers")
+	}
 	secret := t.lent.Voter.Get("agent-token")
 	if secret == "" {
 		secret = t.lent.Token.Reveal()
+	}
+	if strings.ContainsAny(secret, "'\\\n") {
+		return failed(adopt.CodeNoToken, "the agents' token has a sign that no environment file carries; install k3s there as an agent")
 	}
 	server := ""
 	for _, other := range t.lenders() {

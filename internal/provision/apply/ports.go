@@ -29,6 +29,8 @@ type Cluster interface {
 	Delete(ctx context.Context, o kube.Object, check bool) (kube.Installed, error)
 	Labelled(ctx context.Context, labels map[string]string, namespaces ...string) ([]kube.Object, error)
 	Token(ctx context.Context, namespace, name string) (k3s.Secret, []byte, error)
+	// RootCA is what the cluster publishes as its CA, nil for nothing.
+	RootCA(ctx context.Context) ([]byte, error)
 }
 
 // Dial reaches a host as root.

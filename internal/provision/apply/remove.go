@@ -21,14 +21,16 @@ func (t *Turn) Remove(ctx context.Context) (Outcome, error) {
 	if err := Known(t.Fleet, t.Limit); err != nil {
 		return Outcome{}, err
 	}
+	t.leaving = true
 	whole := func() bool { return len(t.Limit) == 0 }
 	return t.carry(ctx, []phase{
 		{"look at the cluster", always, t.look},
 		{"reach the hosts", always, t.reach},
+		{"which hosts they are", always, t.whose},
 		{"ask the hosts", always, t.ask},
 		// Nothing may begin a swap from here on.
 		{"controller", whole, t.workloads},
-		{"still nothing under way", func() bool { return whole() && !t.Check }, t.look},
+		{"still nothing under way", func() bool { return whole() && !t.Check }, t.lookAgain},
 		{"hosts", func() bool { return !t.Check }, t.takeOff},
 		{"objects of the cluster", whole, t.uninstall},
 		{"labels", always, t.unlabel},
@@ -78,6 +80,12 @@ func (t *Turn) ask(ctx context.Context) error {
 // packaged says whether a package manager has the program on its list.
 const packaged = `dpkg -S ` + installed + ` >/dev/null 2>&1 || rpm -qf ` + installed + ` >/dev/null 2>&1`
 
+// asking prints the units that start, or ask before they start, the program: one that was set up
+// by hand is none of ours to take off, and k3s would not start after the next boot.
+const asking = `for d in /etc/systemd/system /run/systemd/system /usr/lib/systemd/system /lib/systemd/system; do
+	if [ -d "$d" ]; then grep -RlsF ` + installed + ` "$d"; fi
+done; :`
+
 // takeOff takes regrade off each host, one after another: should one go wrong, it is one.
 func (t *Turn) takeOff(ctx context.Context) error {
 	t.each(ctx, 1, t.hosts, func(ctx context.Context, h *host) error {
@@ -99,7 +107,13 @@ func (t *Turn) takeOff(ctx context.Context) error {
 			t.screen.line(h.Name, "a package has %s: it is left for the package manager to remove", installed)
 			return nil
 		}
-		// k3s's units ask it no more.
+		if r, err = h.run(ctx, nil, "sh", "-c", asking); err != nil {
+			return err
+		}
+		if units := strings.Fields(string(r.Out)); len(units) > 0 {
+			t.screen.line(h.Name, "%s is left, for without it these would not start: %s", installed, strings.Join(units, ", "))
+			return nil
+		}
 		_, err = h.run(ctx, nil, "rm", "-f", installed)
 		h.changed = true
 		return err
@@ -112,15 +126,27 @@ func (t *Turn) takeOff(ctx context.Context) error {
 	return nil
 }
 
-// workloads takes the processes away, and leaves what hosts need to be asked.
+// workloads takes the processes away, and leaves what hosts need to be asked. The controller's
+// rights go with it: its pod may live for half a minute more, and begins no swap then.
 func (t *Turn) workloads(ctx context.Context) error {
-	return t.delete(ctx, processes)
+	return t.delete(ctx, func(o manifests.Object) bool {
+		return processes(o.Kind()) || strings.HasSuffix(o.Kind(), "RoleBinding") && o.Name() == fleet.ServiceAccountController
+	})
+}
+
+// lookAgain finds a swap that began as its controller was taken away: no host is touched then.
+func (t *Turn) lookAgain(ctx context.Context) error {
+	err := t.look(ctx)
+	if r, ok := errors.AsType[*Refusal](err); ok {
+		return fmt.Errorf("%s. No host is changed, and the controller is taken away: regrade apply brings it back, and it goes on", r.Problems[0].Sentence)
+	}
+	return err
 }
 
 // uninstall takes everything else away but the namespace: runners, and what a person put
 // there, may live in it.
 func (t *Turn) uninstall(ctx context.Context) error {
-	err := t.delete(ctx, func(kind string) bool { return !processes(kind) && kind != "Namespace" })
+	err := t.delete(ctx, func(o manifests.Object) bool { return !processes(o.Kind()) && o.Kind() != "Namespace" })
 	if err != nil {
 		return err
 	}
@@ -148,14 +174,13 @@ func (t *Turn) uninstall(ctx context.Context) error {
 	return nil
 }
 
-func (t *Turn) delete(ctx context.Context, which func(kind string) bool) error {
+func (t *Turn) delete(ctx context.Context, which func(manifests.Object) bool) error {
 	have, err := t.cluster.Labelled(ctx, manifests.Mine(), t.Namespace, fleet.LeaseNamespace)
 	if err != nil {
 		return err
 	}
 	for _, o := range have {
-		m := manifests.Of(o)
-		if !which(m.Kind()) {
+		if !which(manifests.Of(o)) {
 			continue
 		}
 		if err := t.gone(ctx, o); err != nil {

@@ -40,5 +40,15 @@ func (s *screen) block(name, heading, text string) {
 func (s *screen) write(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, _ = fmt.Fprintf(s.out, format, args...)
+	_, _ = io.WriteString(s.out, clean(fmt.Sprintf(format, args...)))
+}
+
+// clean leaves no sign in what a host says that a terminal would obey.
+func clean(text string) string {
+	return strings.Map(func(c rune) rune {
+		if c != '\n' && c != '\t' && (c < ' ' || c >= 0x7f && c < 0xa0) {
+			return '?'
+		}
+		return c
+	}, strings.ToValidUTF8(text, "?"))
 }

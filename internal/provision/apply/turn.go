@@ -24,6 +24,8 @@ type Turn struct {
 	cluster Cluster
 	dial    Dial
 	hosts   []*host
+	// helpers are servers outside of a limit, which lend and get nothing.
+	helpers []*host
 	// bystanders are hosts of the file on which nothing is installed.
 	bystanders []*host
 	nodes      map[string]observe.Node
@@ -33,6 +35,8 @@ type Turn struct {
 	kubeconfigs credentials
 	lent        setup.Lent
 	changed     int // objects and labels
+	// leaving: it is a removal.
+	leaving bool
 }
 
 // host is one host in a turn.
@@ -76,6 +80,7 @@ func (r *Refusal) Error() string {
 // Reason codes of a turn, beside those of the hosts themselves.
 const (
 	CodeSwapUnderWay = "SwapUnderWay"
+	CodeLeaseTaken   = "LeaseTaken"
 	CodeNoSuchHost   = "NoSuchHost"
 	CodeNodeMissing  = "NodeMissing"
 	CodeNoProgram    = "NoProgram"
@@ -124,13 +129,16 @@ func (t *Turn) Apply(ctx context.Context) (Outcome, error) {
 	return t.carry(ctx, []phase{
 		{"look at the cluster", always, t.look},
 		{"reach the hosts", always, t.reach},
+		{"which hosts they are", always, t.whose},
 		{"program", always, t.programs},
 		{"accounts and rights", whole, func(ctx context.Context) error { return t.objects(ctx, isNot(processes)) }},
 		{"credential of the daemons", always, t.credential},
 		{"flags of a voter", always, t.borrow},
 		{"new hosts", always, t.newcomers},
-		{"servers", always, func(ctx context.Context) error { return t.setUp(ctx, fleet.RoleServer, 1) }},
-		{"standbys", always, func(ctx context.Context) error { return t.setUp(ctx, fleet.RoleAgent, atOnce) }},
+		{"servers", always, func(ctx context.Context) error { return t.setUp(ctx, t.serves, 1) }},
+		{"standbys", always, func(ctx context.Context) error {
+			return t.setUp(ctx, func(h *host) bool { return !t.serves(h) }, atOnce)
+		}},
 		{"labels", always, t.labels},
 		// The new controller last: it may ask for what an old daemon does not report.
 		{"processes", whole, func(ctx context.Context) error { return t.objects(ctx, processes) }},
@@ -233,24 +241,18 @@ func (t *Turn) fail(h *host, err error) {
 	} else if e, ok := errors.AsType[*remote.Problem](err); ok {
 		p = status.Problem{Code: string(e.Code), Sentence: e.Sentence}
 	}
+	p.Sentence = clean(p.Sentence)
 	h.problem = &p
 	t.screen.line(h.Name, "%s (%s)", p.Sentence, p.Code)
 }
 
-// all are the hosts of a role by the file. The role that a host has now is its own to say.
-func (t *Turn) all(role fleet.Role) (out []*host) {
-	for _, h := range t.hosts {
-		if h.Role == role {
-			out = append(out, h)
-		}
-	}
-	return out
-}
+// serves says whether a host may be a server now: by the file, or by what a swap made of it.
+func (t *Turn) serves(h *host) bool { return h.Role == fleet.RoleServer || t.votes(h) }
 
 func (t *Turn) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	for _, h := range t.hosts {
+	for _, h := range slices.Concat(t.hosts, t.helpers) {
 		if h.runner == nil {
 			continue
 		}
