@@ -137,28 +137,6 @@ func (d Disk) ReadConfigs(path string) ([]Config, error) {
 	return all, nil
 }
 
-// ParseEnv reads a unit's environment file: KEY=value lines, "#" and ";"
-// comments, quotes around the whole value taken off. Lines of another form are
-// skipped, as systemd skips them.
-func ParseEnv(raw []byte) map[string]string {
-	env := map[string]string{}
-	for line := range strings.SplitSeq(string(raw), "\n") {
-		line = strings.TrimSpace(line)
-		if line == "" || line[0] == '#' || line[0] == ';' {
-			continue
-		}
-		key, value, ok := strings.Cut(line, "=")
-		if !ok || key == "" {
-			continue
-		}
-		if n := len(value); n >= 2 && (value[0] == '"' || value[0] == '\'') && value[n-1] == value[0] {
-			value = value[1 : n-1]
-		}
-		env[strings.TrimSpace(key)] = value
-	}
-	return env
-}
-
 // Join is what a role's configuration says of joining: the URL, and the token,
 // from file, environment file or token file, in k3s's order.
 type Join struct {

@@ -685,6 +685,46 @@ func TestAHostThatWasSetUpByHandIsNotTakenOff(t *testing.T) {
 	}
 }
 
+// What the unit that runs has beside k3s's flags the other one needs as well: a host behind a
+// proxy would pull no image after its first change of role.
+func TestTheOtherUnitHasTheProxyToo(t *testing.T) {
+	for name, k := range kinds {
+		t.Run(name, func(t *testing.T) {
+			h := k.make(t)
+			mine, other := "k3s.service", "k3s-agent.service"
+			if k.role == fleet.RoleAgent {
+				mine, other = other, mine
+			}
+			file := filepath.Join(h.Root, "etc/systemd/system", mine+".env")
+			raw, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.plant("etc/systemd/system/"+mine+".env", string(raw)+"HTTPS_PROXY='http://me:hush@proxy:3128'\nNO_PROXY=10.0.0.0/8\n", 0o600)
+			before := h.state()
+			plan, problems, err := h.run(desired(t, k.role, k.node))
+			if err != nil || len(problems) > 0 {
+				t.Fatal(problems, err)
+			}
+			var shown bytes.Buffer
+			plan.Show(&shown)
+			want := "-rw-------\nHTTPS_PROXY=\"http://me:hush@proxy:3128\"\nNO_PROXY=\"10.0.0.0/8\"\n"
+			if got := h.state()["/etc/systemd/system/"+other+".env"]; got != want || strings.Contains(shown.String(), "hush") {
+				t.Errorf("got %q\n%s", got, &shown)
+			}
+			if plan, _, err := h.run(desired(t, k.role, k.node)); err != nil || !plan.Empty() {
+				t.Errorf("the second run: %+v, %v", plan, err)
+			}
+			if problems, err := h.remove(); err != nil || len(problems) > 0 {
+				t.Fatal(problems, err)
+			}
+			if d := cmp.Diff(before, h.state()); d != "" {
+				t.Errorf("left behind, or lost:\n%s", d)
+			}
+		})
+	}
+}
+
 // Safety rule 31: a unit may have the token in its command line, and the record keeps that.
 func TestTheRecordOfASecretIsNobodyElsesToRead(t *testing.T) {
 	h := newServer(t)

@@ -219,6 +219,13 @@ func (s Seen) plan(d Desired, role fleet.Role, split adopt.Split, labels map[str
 	if k := d.LevelKubeconfig.Reveal(); k != "" {
 		p.add(s, File{Path: fleet.FileLevelKube, Mode: secretMode, Content: []byte(k), Secret: true, Hidden: true})
 	}
+	for _, r := range roles {
+		// What the other role's unit has beside k3s's own flags, such as a proxy: without it that
+		// role would pull no image.
+		if content := s.surroundings(role, r); content != nil {
+			p.add(s, File{Path: unitDir + units[r] + envSuffix, Mode: secretMode, Content: content, Secret: true, Hidden: true})
+		}
+	}
 	daemon := len(p.Files)
 	for _, r := range roles {
 		if !s.Units[r].Loaded || slices.Contains(s.created(), unitDir+units[r]) {
@@ -273,6 +280,21 @@ func (s Seen) config(role fleet.Role, made k3s.Config, labels map[string]string)
 		return nil, problem(CodeConfig, "%s: %v", configs[role], err)
 	}
 	return raw, nil
+}
+
+// surroundings is the environment file of a unit that regrade makes, nil for none: the variables
+// of the role that runs, but for those that k3s takes flags from. One that is there stays.
+func (s Seen) surroundings(runs, r fleet.Role) []byte {
+	ours := !s.Units[r].Loaded || slices.Contains(s.created(), unitDir+units[r])
+	if r == runs || !ours || s.Files[unitDir+units[r]+envSuffix] != nil {
+		return nil
+	}
+	env := maps.Clone(s.Units[runs].Env)
+	maps.DeleteFunc(env, func(key, _ string) bool { return strings.HasPrefix(key, "K3S_") })
+	if len(env) == 0 {
+		return nil
+	}
+	return k3s.EnvFile(env)
 }
 
 // add puts a file into the plan when what is there differs.

@@ -9,6 +9,7 @@ import (
 const (
 	unitDir      = "/etc/systemd/system/"
 	dropIn       = ".d/10-regrade.conf"
+	envSuffix    = ".env"
 	daemonUnit   = "regrade-host.service"
 	fileProgram  = "/usr/local/bin/regrade"
 	secretMode   = 0o600
@@ -93,7 +94,7 @@ func Paths() []string {
 		unitDir + daemonUnit,
 	}
 	for _, role := range roles {
-		out = append(out, unitDir+units[role], unitDir+units[role]+dropIn)
+		out = append(out, unitDir+units[role], unitDir+units[role]+dropIn, unitDir+units[role]+envSuffix)
 	}
 	return out
 }
