@@ -41,6 +41,9 @@ func (d Data) MemberName() string { return d.Etcd("name") }
 // Tombstone is written by a server that saw its own removal.
 func (d Data) Tombstone() string { return d.Etcd("tombstone") }
 
+// ResetFlag is there from a --cluster-reset until the next start without it.
+func (d Data) ResetFlag() string { return d.Server("db", "reset-flag") }
+
 // SQLite is the datastore of a server that uses no etcd.
 func (d Data) SQLite() string { return d.Server("db", "state.db") }
 

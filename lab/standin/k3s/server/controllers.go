@@ -54,6 +54,9 @@ func (s *server) startControllers(ctx context.Context) error {
 		return err
 	}
 	n := s.startCommon(ctx, clients)
+	if s.wasReset {
+		go controllers.AfterReset(ctx, n, s.host.NodeName)
+	}
 	if !s.v.Bool("disable-agent") {
 		go controllers.LabelControlPlane(ctx, n, s.host.NodeName)
 		if password, err := os.ReadFile(layout.NodePassword); err == nil {

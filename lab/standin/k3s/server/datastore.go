@@ -40,6 +40,7 @@ func (s *server) registerMember() error {
 	}
 	b, err := os.ReadFile(s.data.MemberName())
 	switch {
+	case s.reset(): // another name, whatever the file says
 	case err == nil && len(b) > 0:
 		s.member = strings.TrimSpace(string(b))
 		return nil

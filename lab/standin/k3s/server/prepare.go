@@ -42,6 +42,13 @@ func (s *server) prepare(ctx context.Context) error {
 	if s.start, err = s.decide(text); err != nil {
 		return err
 	}
+	if s.reset() {
+		if err := s.resettable(); err != nil {
+			return err
+		}
+	} else if s.wasReset, err = dropResetFlag(s.data); err != nil {
+		return err
+	}
 	s.log.Info("Datastore decision", "start", s.start)
 	if s.start == bootstrap.StartSQLite {
 		return errors.New("without --cluster-init or --server and a token k3s would run on sqlite, which this stand-in does not have")
@@ -70,8 +77,8 @@ func (s *server) refuse() error {
 		return errors.New("--datastore-endpoint is not supported by this stand-in")
 	case s.v.Bool("cluster-reset") && s.v.Text("server") != "":
 		return errors.New("invalid flag use; cannot use --cluster-reset and --server together")
-	case s.v.Bool("cluster-reset"):
-		return errors.New("--cluster-reset is not supported by this stand-in")
+	case s.v.Text("cluster-reset-restore-path") != "":
+		return errors.New("--cluster-reset-restore-path is not supported by this stand-in: it resets from the datastore alone")
 	case s.noEtcd() && s.v.Text("server") == "":
 		return errors.New("invalid flag use; --server is required with --disable-etcd")
 	case s.noEtcd() && s.etcdOnly():

@@ -197,3 +197,62 @@ func TestPreparationsThatExitOne(t *testing.T) {
 		})
 	}
 }
+
+// A reset needs a datastore, and is refused a second time until k3s was started once in order; never together with --server.
+func TestAResetNeedsADatastoreAndIsMadeOnce(t *testing.T) {
+	dir := t.TempDir()
+	s := testServer(t, dir, "--cluster-reset", "--token", "x")
+	prepare := func() error {
+		t.Helper()
+		if err := s.refuse(); err != nil {
+			return err
+		}
+		start, err := s.decide("x")
+		if err != nil && !errors.Is(err, bootstrap.ErrTombstone) {
+			t.Fatal(err)
+		}
+		s.start = start
+		return s.resettable()
+	}
+	if err := prepare(); !errors.Is(err, ErrNothingToReset) {
+		t.Errorf("without a datastore: %v", err)
+	}
+	if err := os.MkdirAll(s.data.WAL(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := prepare(); err != nil {
+		t.Errorf("with a datastore: %v", err)
+	}
+	touch(t, s.data.Tombstone())
+	if err := prepare(); !errors.Is(err, ErrNothingToReset) {
+		t.Errorf("the datastore of a member that was removed: %v", err)
+	}
+	if err := os.Remove(s.data.Tombstone()); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := os.WriteFile(s.data.MemberName(), []byte("n1-00000000"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.registerMember(); err != nil || s.member == "n1-00000000" {
+		t.Errorf("the member is called %q as before, %v", s.member, err)
+	}
+	touch(t, s.data.ResetFlag())
+	if err := prepare(); !errors.Is(err, ErrReset) {
+		t.Errorf("a second time: %v", err)
+	}
+	if was, err := dropResetFlag(s.data); err != nil || !was || exists(s.data.ResetFlag()) {
+		t.Errorf("the start after it: %t, %v", was, err)
+	}
+	if was, err := dropResetFlag(s.data); err != nil || was {
+		t.Errorf("the start after that: %t, %v", was, err)
+	}
+	if err := prepare(); err != nil {
+		t.Errorf("after a start in order: %v", err)
+	}
+
+	s = testServer(t, dir, "--cluster-reset", "--server", "https://10.0.0.9:6443", "--token", "x")
+	if err := prepare(); err == nil || !strings.Contains(err.Error(), "together") {
+		t.Errorf("with --server: %v", err)
+	}
+}

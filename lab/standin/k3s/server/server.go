@@ -37,7 +37,9 @@ type server struct {
 	// up tells systemd.
 	up func() error
 
-	start       bootstrap.Start
+	start bootstrap.Start
+	// wasReset: this is the first start in order after a --cluster-reset.
+	wasReset    bool
 	access      *access.Access // the server to join; nil without one
 	token       string         // full text of server/token
 	secret      string
@@ -174,6 +176,10 @@ func (s *server) letGo() {
 
 // bring starts everything behind the supervisor.
 func (s *server) bring(ctx context.Context) {
+	if s.reset() {
+		s.bringReset(ctx)
+		return
+	}
 	if !s.v.Bool("disable-agent") {
 		go s.runAgent(ctx)
 	}
