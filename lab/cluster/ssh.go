@@ -30,18 +30,46 @@ func (c *Cluster) letIn() error {
 		return fmt.Errorf("the operator's key: %w", err)
 	}
 	for _, h := range c.Lab.Hosts() {
-		if err := h.WriteFile("/root/.ssh/authorized_keys", ssh.MarshalAuthorizedKey(public), 0o600); err != nil {
+		if err := c.letInto(h, public); err != nil {
 			return err
 		}
-		if err := c.NewHostKey(h); err != nil {
+	}
+	return c.KnowHosts()
+}
+
+func (c *Cluster) letInto(h *host.Host, public ssh.PublicKey) error {
+	if err := h.WriteFile("/root/.ssh/authorized_keys", ssh.MarshalAuthorizedKey(public), 0o600); err != nil {
+		return err
+	}
+	if err := c.NewHostKey(h); err != nil {
+		return err
+	}
+	// It is masked on the hosts of other labs.
+	for _, path := range []string{"/etc/systemd/system/ssh.service", "/etc/systemd/system/multi-user.target.wants/ssh.service"} {
+		if err := h.Link("/lib/systemd/system/ssh.service", path); err != nil {
 			return err
 		}
-		// It is masked on the hosts of other labs.
-		for _, path := range []string{"/etc/systemd/system/ssh.service", "/etc/systemd/system/multi-user.target.wants/ssh.service"} {
-			if err := h.Link("/lib/systemd/system/ssh.service", path); err != nil {
-				return err
-			}
-		}
+	}
+	return nil
+}
+
+// Anew puts an empty Debian in the place of a host that is down: another disk, without k3s, with an sshd of another key,
+// which the operator knows.
+func (c *Cluster) Anew(h *host.Host) error {
+	if err := h.NewDisk(); err != nil {
+		return err
+	}
+	h.Without("/usr/local/bin/k3s")
+	secret, err := os.ReadFile(c.operatorFile("id"))
+	if err != nil {
+		return fmt.Errorf("the operator's key: %w", err)
+	}
+	signer, err := ssh.ParsePrivateKey(secret)
+	if err != nil {
+		return fmt.Errorf("the operator's key: %w", err)
+	}
+	if err := c.letInto(h, signer.PublicKey()); err != nil {
+		return err
 	}
 	return c.KnowHosts()
 }

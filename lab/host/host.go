@@ -112,6 +112,29 @@ func (h *Host) makeDisk() error {
 	return nil
 }
 
+// NewDisk gives a host that is down an empty disk: nothing that was on the old one comes back.
+func (h *Host) NewDisk() error {
+	if h.Up() {
+		return fmt.Errorf("new disk for %s: it is up", h.name)
+	}
+	if err := unmountBelow(h.root); err != nil {
+		return err
+	}
+	parts := []string{"upper", "work"}
+	for _, name := range sortedKeys(plainFolders) {
+		parts = append(parts, name)
+	}
+	for _, part := range parts {
+		if err := discardTree(filepath.Join(h.dir, part)); err != nil {
+			return fmt.Errorf("new disk for %s: %w", h.name, err)
+		}
+	}
+	if err := h.makeDisk(); err != nil {
+		return fmt.Errorf("new disk for %s: %w", h.name, err)
+	}
+	return nil
+}
+
 // Name of the host, which is its host name too.
 func (h *Host) Name() string { return h.name }
 
