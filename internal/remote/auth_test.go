@@ -35,10 +35,10 @@ func agentOf(t *testing.T, keys ...agent.AddedKey) string {
 			if err != nil {
 				return
 			}
-			tasks.Go(func() { _ = agent.ServeAgent(ring, c); c.Close() })
+			tasks.Go(func() { _ = agent.ServeAgent(ring, c); _ = c.Close() })
 		}
 	})
-	t.Cleanup(func() { l.Close(); tasks.Wait() })
+	t.Cleanup(func() { _ = l.Close(); tasks.Wait() })
 	return path
 }
 

@@ -234,7 +234,7 @@ func conformPut(t *testing.T, r Runner) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer f.Close()
+		defer func() { _ = f.Close() }()
 		if err := r.Put(t.Context(), path, strings.NewReader("new"), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -31,13 +31,13 @@ func answering(t *testing.T, do func(c net.Conn)) string {
 				return
 			}
 			tasks.Go(func() {
-				defer c.Close()
+				defer func() { _ = c.Close() }()
 				do(c)
 				_, _ = io.Copy(io.Discard, c) // until the other side goes
 			})
 		}
 	})
-	t.Cleanup(func() { l.Close(); tasks.Wait() })
+	t.Cleanup(func() { _ = l.Close(); tasks.Wait() })
 	return l.Addr().String()
 }
 
@@ -46,12 +46,12 @@ func TestAHostThatIsNotThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gone.Close()
+	_ = gone.Close()
 	for name, test := range map[string]struct{ addr, says string }{
 		"nobody listens":              {gone.Addr().String(), "connection refused"},
 		"it says nothing":             {answering(t, func(net.Conn) {}), "no answer in 300ms"},
-		"it is no SSH server":         {answering(t, func(c net.Conn) { fmt.Fprint(c, "HTTP/1.1 400 Bad Request\r\n\r\n"); c.Close() }), "handshake"},
-		"it ends after its greeting":  {answering(t, func(c net.Conn) { fmt.Fprint(c, "SSH-2.0-x\r\n"); c.Close() }), "handshake"},
+		"it is no SSH server":         {answering(t, func(c net.Conn) { fmt.Fprint(c, "HTTP/1.1 400 Bad Request\r\n\r\n"); _ = c.Close() }), "handshake"},
+		"it ends after its greeting":  {answering(t, func(c net.Conn) { fmt.Fprint(c, "SSH-2.0-x\r\n"); _ = c.Close() }), "handshake"},
 		"it stops after its greeting": {answering(t, func(c net.Conn) { fmt.Fprint(c, "SSH-2.0-x\r\n") }), "no answer in 300ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -170,7 +170,7 @@ func TestHostsOnTheWay(t *testing.T) {
 				}
 				return
 			}
-			defer r.Close()
+			defer func() { _ = r.Close() }()
 			got, err := r.Run(t.Context(), Command{Argv: []string{"echo", "through"}})
 			if err != nil || string(got.Out) != "through\n" {
 				t.Errorf("got %q, %v", got.Out, err)

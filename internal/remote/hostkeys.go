@@ -82,7 +82,7 @@ func marked(file string, line int, marker string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("read known_hosts: %w", err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	lines := bufio.NewScanner(f)
 	for n := 1; lines.Scan(); n++ {
 		if n == line {

@@ -58,7 +58,7 @@ func piped(t *testing.T, gate func(net.Conn) net.Conn) *link {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.close(); far.Close() })
+	t.Cleanup(func() { l.close(); _ = far.Close() })
 	return l
 }
 
@@ -315,7 +315,7 @@ func TestSudo(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { os.RemoveAll(dir) })
+			t.Cleanup(func() { _ = os.RemoveAll(dir) })
 			if err := os.Chmod(dir, 0o755); err != nil {
 				t.Fatal(err)
 			}

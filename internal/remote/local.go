@@ -99,7 +99,8 @@ func endGroup(pid int, ended <-chan error) {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		_ = syscall.Kill(-pid, signal) // an error: nobody of the group is left
 		select {
-		case <-ended:
+		case err := <-ended:
+			_ = err // that it ended is all
 			return
 		case <-time.After(endGrace):
 		}

@@ -137,7 +137,8 @@ func rest(fed *feeding) {
 		return
 	}
 	select {
-	case <-fed.result:
+	case err := <-fed.result:
+		_ = err // that it ended is all
 	case <-time.After(endGrace):
 	}
 }
@@ -182,7 +183,8 @@ func (s *source) Read(p []byte) (int, error) {
 func (s *sshRunner) end(session *ssh.Session, errs *capture, ended <-chan error) {
 	select {
 	case <-errs.begun:
-	case <-ended:
+	case err := <-ended:
+		_ = err // that it ended is all
 		return
 	case <-time.After(endGrace):
 	}
@@ -197,7 +199,8 @@ func (s *sshRunner) end(session *ssh.Session, errs *capture, ended <-chan error)
 			cancel()
 		}
 		select {
-		case <-ended:
+		case err := <-ended:
+			_ = err // that it ended is all
 			return
 		case <-time.After(endGrace):
 		}

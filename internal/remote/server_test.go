@@ -69,7 +69,7 @@ func newServer(t *testing.T, hostKeys []ssh.Signer, let ...ssh.PublicKey) *serve
 
 // stop ends the server and every connection, and waits for what ran.
 func (s *server) stop() {
-	s.listener.Close()
+	_ = s.listener.Close()
 	s.cut()
 	s.tasks.Wait()
 }
@@ -79,7 +79,7 @@ func (s *server) cut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.conns {
-		c.Close()
+		_ = c.Close()
 	}
 }
 
@@ -103,12 +103,12 @@ func (s *server) accept() {
 }
 
 func (s *server) serve(conn net.Conn) {
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	c, channels, requests, err := ssh.NewServerConn(conn, s.config)
 	if err != nil {
 		return
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	s.tasks.Go(func() {
 		for r := range requests {
 			if r.WantReply {
@@ -150,18 +150,18 @@ func (s *server) forward(nc ssh.NewChannel) {
 	}
 	ch, reqs, err := nc.Accept()
 	if err != nil {
-		out.Close()
+		_ = out.Close()
 		return
 	}
 	s.tasks.Go(func() { ssh.DiscardRequests(reqs) })
-	s.tasks.Go(func() { _, _ = io.Copy(out, ch); out.Close() })
+	s.tasks.Go(func() { _, _ = io.Copy(out, ch); _ = out.Close() })
 	_, _ = io.Copy(ch, out)
-	out.Close()
-	ch.Close()
+	_ = out.Close()
+	_ = ch.Close()
 }
 
 func (s *server) session(conn net.Conn, ch ssh.Channel, requests <-chan *ssh.Request) {
-	defer ch.Close()
+	defer func() { _ = ch.Close() }()
 	var started *exec.Cmd
 	for r := range requests {
 		switch {
@@ -205,10 +205,10 @@ func (s *server) start(conn net.Conn, ch ssh.Channel, command string) *exec.Cmd 
 		return nil
 	}
 	s.tasks.Go(func() {
-		defer in.Close()
+		defer func() { _ = in.Close() }()
 		if s.cutAfter > 0 {
 			if _, err := io.CopyN(in, ch, s.cutAfter); err == nil {
-				conn.Close()
+				_ = conn.Close()
 			}
 			return
 		}
@@ -227,13 +227,13 @@ func (s *server) start(conn net.Conn, ch ssh.Channel, command string) *exec.Cmd 
 					Msg    string
 					Lang   string
 				}{Signal: names[ws.Signal()]}))
-				ch.Close()
+				_ = ch.Close()
 				return
 			}
 			status = exit.ExitCode()
 		}
 		_, _ = ch.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{uint32(status)}))
-		ch.Close()
+		_ = ch.Close()
 	})
 	return cmd
 }
@@ -312,7 +312,7 @@ func dial(t *testing.T, s *server, o Options) (Runner, error) {
 	}
 	r, err := Dial(t.Context(), target, o)
 	if err == nil {
-		t.Cleanup(func() { r.Close() })
+		t.Cleanup(func() { _ = r.Close() })
 	}
 	return r, err
 }

@@ -37,7 +37,7 @@ func sshd(t *testing.T) (Target, Options) {
 		t.Fatal(err)
 	}
 	port := l.Addr().(*net.TCPAddr).Port
-	l.Close()
+	_ = l.Close()
 	config := write(t, filepath.Join(dir, "sshd_config"), fmt.Sprintf(`ListenAddress 127.0.0.1
 HostKey %s
 AuthorizedKeysFile %s
@@ -60,7 +60,9 @@ PrintMotd yes
 	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		<-ended
+		if err := <-ended; err != nil {
+			t.Logf("it ended: %v", err)
+		}
 		if t.Failed() {
 			t.Logf("sshd said:\n%s", out.String())
 		}
@@ -106,7 +108,7 @@ func TestAHostWithOpenSSHIsARunner(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { r.Close() })
+		t.Cleanup(func() { _ = r.Close() })
 		return r
 	})
 	t.Run("a host key that changed", func(t *testing.T) {
@@ -143,7 +145,7 @@ func TestAHostWithOpenSSHIsARunner(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer r.Close()
+		defer func() { _ = r.Close() }()
 		if got, err := r.Run(t.Context(), Command{Argv: []string{"id", "-u"}}); err != nil || string(got.Out) != "0\n" {
 			t.Errorf("got %q, %v", got.Out, err)
 		}

@@ -40,7 +40,7 @@ func ParseTarget(s string) (Target, error) {
 	if strings.HasPrefix(rest, "[") || strings.Count(rest, ":") == 1 {
 		host, port, err := net.SplitHostPort(rest)
 		if err != nil && strings.HasSuffix(rest, "]") {
-			host, port = rest[1:len(rest)-1], ""
+			host = rest[1 : len(rest)-1]
 		} else if err != nil {
 			return bad("it should be [user@]host[:port]")
 		} else if t.Port, err = parsePort(port); err != nil {
