@@ -120,11 +120,7 @@ func (h *Host) NewDisk() error {
 	if err := unmountBelow(h.root); err != nil {
 		return err
 	}
-	parts := []string{"upper", "work"}
-	for _, name := range sortedKeys(plainFolders) {
-		parts = append(parts, name)
-	}
-	for _, part := range parts {
+	for _, part := range append([]string{"upper", "work"}, sortedKeys(plainFolders)...) {
 		if err := discardTree(filepath.Join(h.dir, part)); err != nil {
 			return fmt.Errorf("new disk for %s: %w", h.name, err)
 		}
