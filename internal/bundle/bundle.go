@@ -22,6 +22,8 @@ const (
 	MaxPart = 2 << 20
 	// MaxWhole is of all parts together, before they are packed.
 	MaxWhole = 64 << 20
+	// maxParts is how many another bundle may have: a small file can unpack to millions.
+	maxParts = 1000
 )
 
 // Manifest is the name of the part that says what the others are.
@@ -102,13 +104,16 @@ func (b *Bundle) Take(folder string, packed []byte) error {
 		return fmt.Errorf("the bundle of %s: %w", folder, err)
 	}
 	t := tar.NewReader(z)
-	for {
+	for n := 0; ; n++ {
 		h, err := t.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("the bundle of %s: %w", folder, err)
+		}
+		if n >= maxParts {
+			return fmt.Errorf("the bundle of %s has more than %d parts; the rest is left out", folder, maxParts)
 		}
 		if h.Typeflag != tar.TypeReg {
 			continue

@@ -1,8 +1,11 @@
 package bundle_test
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -78,6 +81,31 @@ func TestABundleTakesAnother(t *testing.T) {
 	}
 	if err := bundle.New(&out, "all", noon).Take("n2", []byte("no archive")); err == nil || !strings.Contains(err.Error(), "n2") {
 		t.Errorf("what is no bundle is taken: %v", err)
+	}
+}
+
+// A few KiB of a hostile host's unpack to as many parts as it likes.
+func TestABundleTakesNoMillionParts(t *testing.T) {
+	var inner, out bytes.Buffer
+	z := gzip.NewWriter(&inner)
+	w := tar.NewWriter(z)
+	for n := range 1500 {
+		if err := w.WriteHeader(&tar.Header{Name: fmt.Sprintf("h/%d", n), Mode: 0o600, Typeflag: tar.TypeReg}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := bundle.New(&out, "all", noon)
+	if err := errors.Join(w.Close(), z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Take("hosts/n1", inner.Bytes()); err == nil || !strings.Contains(err.Error(), "more than 1000 parts") {
+		t.Errorf("got %v", err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(bundletest.Read(t, out.Bytes())); n != 1001 {
+		t.Errorf("%d parts", n)
 	}
 }
 

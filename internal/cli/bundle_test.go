@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -70,7 +71,7 @@ func newBench(t *testing.T) *bench {
 	}
 	for n := range 4 {
 		b.hosts["10.0.0."+string(rune('1'+n))] = func(argv []string) remote.Result {
-			doc := doctor.New("v-there", "n", []doctor.Finding{{Check: "clock", Grade: doctor.OK, Sentence: "right"}})
+			doc := doctor.New("v-there", fmt.Sprintf("n%d", n+1), []doctor.Finding{{Check: "clock", Grade: doctor.OK, Sentence: "right"}})
 			raw, err := json.Marshal(doc)
 			if err != nil {
 				t.Error(err)

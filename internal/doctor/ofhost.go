@@ -11,6 +11,11 @@ func OfHost(node string, d Document, problem string) []Finding {
 		c.add(Fail, node, CodeHostNotAsked, "could not be asked: %s", problem)
 		return c.found
 	}
+	if d.Node != "" && d.Node != node {
+		// What it found is another host's.
+		c.add(Fail, node, CodeHostNotAsked, "could not be asked: the host that answered is the Node %s", d.Node)
+		return c.found
+	}
 	well := 0
 	for _, f := range d.Findings {
 		if f.Grade == OK {

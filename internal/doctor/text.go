@@ -35,7 +35,17 @@ func (d Document) Words() string {
 	default:
 		fmt.Fprintf(&b, "%s, %s\n", plural(fails, "failure"), plural(warns, "warning"))
 	}
-	return b.String()
+	return printable(b.String())
+}
+
+// printable leaves no sign in it that a terminal would obey: hosts and the API wrote parts of it.
+func printable(text string) string {
+	return strings.Map(func(c rune) rune {
+		if c != '\n' && (c < ' ' || c >= 0x7f && c < 0xa0) {
+			return '?'
+		}
+		return c
+	}, strings.ToValidUTF8(text, "?"))
 }
 
 func count(fs []Finding, g Grade) (n int) {

@@ -134,6 +134,20 @@ func TestAProgramThatUnitsNeedIsLeft(t *testing.T) {
 	}
 }
 
+// A host whose program was lost has k3s's units waiting for it: a removal that passes it by
+// would leave it so, its credential and the cluster's objects gone.
+func TestAHostThatLostItsProgramIsNotPassedBy(t *testing.T) {
+	s := newSite(t)
+	s.must(s.turn().Apply(t.Context()))
+	delete(s.machines["n2"].files, "/usr/local/bin/regrade")
+	s.machines["n2"].asking = "/etc/systemd/system/k3s.service.d/10-regrade.conf\n"
+	before := s.state()
+	_, err := s.turn().Remove(t.Context())
+	if r, ok := errors.AsType[*apply.Refusal](err); !ok || r.Problems[0].Code != apply.CodeProgramGone || !maps.Equal(before, s.state()) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // The unit that a new agent begins with is also the other role's of a server that was set up.
 func TestAHostThatWasSetUpIsNoNewOne(t *testing.T) {
 	s := newSite(t)

@@ -41,8 +41,11 @@ func (t *Turn) Remove(ctx context.Context) (Outcome, error) {
 func (t *Turn) ask(ctx context.Context) error {
 	t.each(ctx, atOnce, t.hosts, func(ctx context.Context, h *host) error {
 		r, err := h.runner.Run(ctx, remote.Command{Argv: []string{"sh", "-c", "test -x " + installed}})
-		if err != nil || r.Code != 0 {
-			return err // regrade is not there
+		if err != nil {
+			return err
+		}
+		if r.Code != 0 {
+			return h.without(ctx)
 		}
 		if r, err = h.runner.Run(ctx, remote.Command{Argv: []string{installed, "host", "remove", "--check"}}); err != nil {
 			return err
@@ -75,6 +78,19 @@ func (t *Turn) ask(ctx context.Context) error {
 		problems = append(problems, status.Problem{Code: CodeHostRefused, Sentence: "with --limit the other hosts are done alone; the cluster's objects stay then"})
 	}
 	return &Refusal{problems}
+}
+
+// without is a host on which the program is not: nothing is to be done there, unless units need
+// it, which then start no k3s after the next boot, and no removal could be carried out.
+func (h *host) without(ctx context.Context) error {
+	r, err := h.run(ctx, nil, "sh", "-c", asking)
+	if err != nil {
+		return err
+	}
+	if units := strings.Fields(string(r.Out)); len(units) > 0 {
+		return failed(CodeProgramGone, "%s is missing there, and without it these do not start: %s. regrade apply brings it back; then remove", installed, strings.Join(units, ", "))
+	}
+	return nil
 }
 
 // packaged says whether a package manager has the program on its list.

@@ -85,6 +85,7 @@ const (
 	CodeNodeMissing  = "NodeMissing"
 	CodeNoProgram    = "NoProgram"
 	CodeProgramFails = "ProgramDoesNotRun"
+	CodeProgramGone  = "ProgramGone"
 	CodeNoCredential = "NoCredential"
 	CodeNobodyLends  = "NobodyLends"
 	CodeNotAgent     = "ServerNotEligible"
