@@ -15,6 +15,7 @@ import (
 	"github.com/exadev/regrade/internal/kube"
 	"github.com/exadev/regrade/internal/provision/apply"
 	"github.com/exadev/regrade/internal/provision/inventory"
+	"github.com/exadev/regrade/internal/provision/project"
 	"github.com/exadev/regrade/internal/remote"
 )
 
@@ -27,6 +28,7 @@ type installing struct {
 	limit    []string
 	wait     time.Duration
 	programs string
+	archive  string
 }
 
 func (i *installing) flags(cmd *cobra.Command) {
@@ -72,6 +74,7 @@ where nothing was done at all. "regrade init" writes a first fleet.yaml.`,
 	i.flags(cmd)
 	cmd.Flags().BoolVar(&printed, "print-config", false, "print the file with every default, and do nothing")
 	cmd.Flags().StringVar(&i.programs, "programs", "", "folder with regrade-linux-ARCH for hosts of another architecture than this program's")
+	cmd.Flags().StringVar(&i.archive, "image-archive", "", "file of docker save, brought to Docker hosts that lack an image of it")
 	cmd.Flags().Var(env.Seconds{Value: &i.wait, Min: time.Second, Max: time.Hour}, "wait", "how long the daemons may take to speak")
 	return cmd
 }
@@ -103,6 +106,10 @@ func (i *installing) turn(ctx context.Context, e env.Env, d Deps, p plan, state 
 	if err := apply.Known(p.fleet, i.limit); err != nil {
 		return refused(err)
 	}
+	archive, err := i.images()
+	if err != nil {
+		return err
+	}
 	i.access.namespace, i.access.actuators = p.settings.namespace, p.settings.actuators
 	// The server that the kubeconfig names may be an agent by now.
 	var more []string
@@ -121,6 +128,7 @@ func (i *installing) turn(ctx context.Context, e env.Env, d Deps, p plan, state 
 	options := i.ssh.options()
 	t := apply.New(apply.Settings{
 		Fleet: p.fleet, Check: i.check, Limit: i.limit, Program: d.Program(i.programs),
+		Image: p.image, ImageAsked: p.imageAsked, Archive: archive,
 		Objects: p.objects, Namespace: p.settings.namespace, Keys: p.settings.policy.Keys, Levels: p.levels,
 		Period: p.settings.policy.Period, Wait: i.wait, Out: e.Out, Now: e.Now,
 	}, cluster, func(ctx context.Context, h inventory.Host) (remote.Runner, error) {
@@ -152,6 +160,18 @@ func (i *installing) turn(ctx context.Context, e env.Env, d Deps, p plan, state 
 		text += fmt.Sprintf("\n  - %s: %s (%s)", name, out.Problems[name].Sentence, out.Problems[name].Code)
 	}
 	return env.Failed(errors.New(text))
+}
+
+// images looks into the archive, before anything is asked of anybody.
+func (i *installing) images() (apply.Archive, error) {
+	if i.archive == "" {
+		return apply.Archive{}, nil
+	}
+	a, err := project.ReadArchive(i.archive)
+	if err != nil {
+		return apply.Archive{}, env.Usage("%v", err)
+	}
+	return apply.Archive{Path: i.archive, Archive: a}, nil
 }
 
 // refused is exit status 2 for a turn that changed nothing.

@@ -43,6 +43,9 @@ type plan struct {
 	settings settings
 	objects  []manifests.Object
 	levels   bool
+	// image is regrade's; imageAsked: the file names it.
+	image      string
+	imageAsked bool
 }
 
 // maxFleet bounds fleet.yaml.
@@ -78,7 +81,8 @@ func readFleet(e env.Env, file string) (plan, error) {
 	if err != nil {
 		return plan{}, env.Usage("%s: settings: %v", file, err)
 	}
-	return plan{fleet: f, settings: r.s, objects: objects, levels: r.m.Levels}, nil
+	_, asked := f.Setting("image")
+	return plan{fleet: f, settings: r.s, objects: objects, levels: r.m.Levels, image: r.m.Image, imageAsked: asked}, nil
 }
 
 func content(e env.Env, file string) ([]byte, error) {

@@ -39,17 +39,33 @@ func (c *Cluster) provisionDocker(ctx context.Context, h *host.Host, spec HostSp
 	if err := copyFolder(h, filepath.Join(filepath.Dir(root), "deploy", "compose"), projectDir); err != nil {
 		return err
 	}
-	// The lab's one difference: its machine's root lacks a capability.
-	if err := copyFolder(h, filepath.Join(root, "compose"), projectDir+"/lab"); err != nil {
-		return err
-	}
-	if err := errors.Join(h.ReadyForEngine(), h.WriteFile(projectDir+"/.env", []byte(c.env(h, spec)), 0o600)); err != nil {
-		return err
-	}
+	return errors.Join(c.engine(h, root), h.WriteFile(projectDir+"/.env", []byte(c.env(h, spec)), 0o600))
+}
+
+// engine is a host with an engine and what the lab's containers need.
+func (c *Cluster) engine(h *host.Host, root string) error {
 	h.Elsewhere(fleet.DefaultDataDir, Volume("k3s-data"))
 	h.Elsewhere("/etc/rancher/node", Volume("k3s-node"))
 	h.Elsewhere("/var/lib/regrade", Volume("regrade-state"))
-	return nil
+	// The lab's one difference: its machine's root lacks a capability.
+	return errors.Join(h.ReadyForEngine(), copyFolder(h, filepath.Join(root, "compose"), projectDir+"/lab"))
+}
+
+// bareDocker is a host with an engine and no project. Regrade's own places for one lie in the project's folder.
+func (c *Cluster) bareDocker(ctx context.Context, h *host.Host) error {
+	root, err := moduleRoot(ctx)
+	if err != nil {
+		return err
+	}
+	h.Elsewhere(fleet.RoleDir, projectDir+"/fleet-role.d")
+	h.Elsewhere(filepath.Dir(fleet.FileServerConf), projectDir+"/k3s")
+	return c.engine(h, root)
+}
+
+// ProjectOf says of a new Docker host in a fleet.yaml what its project is made of, each line set in by so many spaces.
+func (c *Cluster) ProjectOf(indent int) string {
+	in := strings.Repeat(" ", indent)
+	return fmt.Sprintf("%sdocker:\n%s  images: {k3s: %q, regrade: %q, both: %q}\n%s  files: [compose.yaml, lab/rights.yaml]\n", in, in, k3sImage, RegradeImage, bothImage, in)
 }
 
 // env is env.example filled in.
@@ -168,13 +184,13 @@ func (c *Cluster) AwaitEngine(ctx context.Context, h *host.Host) error {
 
 // setUp is the set-up of docs/operations.md, command by command.
 func (c *Cluster) setUp(ctx context.Context, h *host.Host) error {
-	if err := c.AwaitEngine(ctx, h); err != nil {
+	spec := c.Spec.host(h.Name())
+	if err := c.AwaitEngine(ctx, h); err != nil || spec.Bare {
 		return err
 	}
 	if err := c.images(ctx, h); err != nil {
 		return err
 	}
-	spec := c.Spec.host(h.Name())
 	role := string(spec.Role)
 	if _, err := c.Compose(ctx, h, "--profile", "server", "--profile", "agent", "up", "--no-start"); err != nil {
 		return err
@@ -184,10 +200,15 @@ func (c *Cluster) setUp(ctx context.Context, h *host.Host) error {
 			return err
 		}
 	}
-	for _, args := range [][]string{
-		{"run", "--rm", "regrade-host", "host", "record-role"},
-		{"--profile", role, "up", "-d"},
-	} {
+	steps := [][]string{{"run", "--rm", "regrade-host", "host", "record-role"}, {"--profile", role, "up", "-d"}}
+	if c.Spec.Untouched {
+		// No daemon, and none of its settings: the role is written down by hand.
+		if err := h.WriteFile(fleet.FileRole, []byte(role+"\n"), 0o644); err != nil {
+			return err
+		}
+		steps = [][]string{{"--profile", role, "up", "-d", map[Role]string{Server: "k3s", Agent: "k3s-agent"}[spec.Role]}}
+	}
+	for _, args := range steps {
 		if _, err := c.Compose(ctx, h, args...); err != nil {
 			return err
 		}

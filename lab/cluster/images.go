@@ -63,6 +63,9 @@ func (c *Cluster) imagesOn(ctx context.Context, h *host.Host) error {
 	return h.Remove(file)
 }
 
+// ImagesFile is the file of docker save with the product's image and that of both, once a Docker host of this cluster is up.
+func (c *Cluster) ImagesFile(ctx context.Context) (string, error) { return c.imagesFile(ctx) }
+
 // imagesFile names the kept file by all that makes the images.
 func (c *Cluster) imagesFile(ctx context.Context) (string, error) {
 	root, err := moduleRoot(ctx)

@@ -124,9 +124,12 @@ func (c *Cluster) provision(ctx context.Context, h *host.Host) error {
 	spec := c.Spec.host(h.Name())
 	if spec.Bare {
 		h.Without("/usr/local/bin/k3s")
+		if spec.Docker {
+			return c.bareDocker(ctx, h)
+		}
 		return nil
 	}
-	if c.Spec.AsInstalled {
+	if c.Spec.AsInstalled && !spec.Docker {
 		if c.Binaries.Real {
 			if err := c.provisionReal(h); err != nil {
 				return err
@@ -143,6 +146,9 @@ func (c *Cluster) provision(ctx context.Context, h *host.Host) error {
 		return err
 	}
 	if spec.Docker {
+		if c.Spec.Untouched {
+			return c.provisionDocker(ctx, h, spec)
+		}
 		return errors.Join(c.settings(h), c.provisionDocker(ctx, h, spec))
 	}
 	// A plain agent is not regrade's business: it has no role file.

@@ -55,8 +55,10 @@ type gate struct {
 	file  string
 	check bool
 	local bool
-	// coming: with check, the program is taken for there.
+	// coming: with check, the program is taken for there; and so are these images, of an
+	// archive that comes.
 	coming bool
+	holds  []string
 	// leaving: the host is to be without a daemon after it, so that a swap which nobody carries
 	// on at the moment counts as one, too.
 	leaving bool
@@ -92,10 +94,10 @@ none is under way.`,
 			if err != nil {
 				return env.Usage("%v", err)
 			}
+			g.credential = d.Kubeconfig
 			if d.OnDocker() {
 				return h.setupDocker(cmd.Context(), g, d)
 			}
-			g.credential = d.Kubeconfig
 			return h.provision(cmd.Context(), g, func(ctx context.Context, m setup.Host) ([]status.Problem, error) {
 				m.DataDir = d.DataDir()
 				seen, err := m.Look(ctx)
@@ -117,6 +119,7 @@ none is under way.`,
 	}
 	cmd.Flags().StringVarP(&g.file, "file", "f", "-", "the document; - is standard input")
 	cmd.Flags().BoolVar(&g.coming, "program-comes", false, "with --check: take /usr/local/bin/regrade for installed, as it will be")
+	cmd.Flags().StringArrayVar(&g.holds, "archive-holds", nil, "with --check: take this image for one of docker.archive, which is yet to come")
 	g.flags(cmd)
 	return cmd
 }
@@ -297,6 +300,11 @@ func (h *host) noSwap(ctx context.Context, g gate) error {
 		return env.Usage("%v", err)
 	}
 	s.Kubeconfig = filepath.Join("/", h.root, s.Kubeconfig)
+	return h.noSwapBy(ctx, g, s)
+}
+
+// noSwapBy asks with settings whose kubeconfig is where this process has it.
+func (h *host) noSwapBy(ctx context.Context, g gate, s settings.Host) error {
 	v, err := h.ask(ctx, s)
 	if err != nil && g.credential != "" {
 		if other, again := h.askBy(ctx, s, g.credential); again == nil {
@@ -304,12 +312,6 @@ func (h *host) noSwap(ctx context.Context, g gate) error {
 		}
 	}
 	return undisturbed(v, g.leaving, err)
-}
-
-// noSwapBy asks with settings whose kubeconfig is where this process has it.
-func (h *host) noSwapBy(ctx context.Context, s settings.Host, leaving bool) error {
-	v, err := h.ask(ctx, s)
-	return undisturbed(v, leaving, err)
 }
 
 // ask reads the cluster. A host that has no credential yet was never in a swap, and gets the

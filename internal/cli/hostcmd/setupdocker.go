@@ -32,7 +32,7 @@ func (h *host) setupDocker(ctx context.Context, g gate, d setup.Desired) error {
 		if s == nil {
 			return nil
 		}
-		return h.noSwapBy(ctx, *s, false)
+		return h.noSwapBy(ctx, g, *s)
 	}
 	unlock, err := h.alone(ctx, g, fleet.FileSetupLock)
 	if err != nil {
@@ -45,6 +45,9 @@ func (h *host) setupDocker(ctx context.Context, g gate, d setup.Desired) error {
 	seen, err := m.Look(ctx, d)
 	if err != nil {
 		return env.Failed(err)
+	}
+	if g.check {
+		seen.Archived = append(seen.Archived, g.holds...)
 	}
 	plan, problems := project.Make(seen, d)
 	if len(problems) > 0 {
@@ -95,7 +98,7 @@ func (h *host) removeDocker(ctx context.Context, g gate) error {
 				return project.Removal{}, nil, "", env.Failed(err)
 			}
 			if s != nil {
-				if err := h.noSwapBy(ctx, *s, true); err != nil {
+				if err := h.noSwapBy(ctx, g, *s); err != nil {
 					return project.Removal{}, nil, "", err
 				}
 			}

@@ -206,3 +206,39 @@ func TestAHostKeepsItsPlatform(t *testing.T) {
 	}
 	r.want(fleet.ExitRefused, "PlatformChanged", "setup", "-f", doc)
 }
+
+// A look takes the images of an archive that is yet to come for there; a setup does not.
+func TestALookMayTakeAnArchiveForThere(t *testing.T) {
+	r, doc := dockerRig(t)
+	text := strings.Replace(dockerDocument, "docker:\n", "docker:\n  archive: /srv/k3s/.images.tar\n", 1)
+	if err := os.WriteFile(doc, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	delete(r.docker.Images, "regrade:v1")
+	holds := []string{"--archive-holds", "regrade:v1", "--archive-holds", "other:v2"}
+	r.want(fleet.ExitRefused, "(ImageMissing)", "setup", "--check", "-f", doc)
+	r.want(fleet.ExitDone, "run: docker load -q -i /srv/k3s/.images.tar", append([]string{"setup", "--check", "-f", doc}, holds...)...)
+	r.want(fleet.ExitRefused, "(ImageMissing)", append([]string{"setup", "-f", doc}, holds...)...)
+	if len(r.docker.Calls) > 0 {
+		t.Errorf("did %v", r.docker.Calls)
+	}
+}
+
+// A host without an .env takes the usual images, one with an .env its own.
+func TestTheUsualImagesAreThoseOfANewHost(t *testing.T) {
+	r, doc := dockerRig(t)
+	given := "  images: {k3s: \"rancher/k3s:v1.36.3-k3s1\", regrade: \"regrade:v1\"}\n"
+	usual := func(regrade string) string {
+		return strings.Replace(dockerDocument, given, "  usual: {k3s: \"rancher/k3s:v1.36.3-k3s1\", regrade: \""+regrade+"\"}\n", 1)
+	}
+	for _, regrade := range []string{"regrade:v1", "regrade:v2"} {
+		if err := os.WriteFile(doc, []byte(usual(regrade)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r.want(fleet.ExitDone, "", "setup", "-f", doc)
+		if env := r.docker.Read("/srv/k3s/.env"); !strings.Contains(env, "\nREGRADE_IMAGE=regrade:v1\n") || !strings.Contains(env, "\nK3S_REGRADE_IMAGE=k3s-regrade:v1.36.3-k3s1-v1\n") {
+			t.Errorf("with usual %s:\n%s", regrade, env)
+		}
+	}
+	r.want(fleet.ExitDone, "nothing to do", "setup", "-f", doc)
+}

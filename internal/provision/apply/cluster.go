@@ -329,11 +329,19 @@ func (t *Turn) reports(ctx context.Context) error {
 				return err
 			}
 			for _, h := range silent {
-				t.fail(h, failed(CodeDaemonSilent, "its daemon has said nothing in %s; on the host, systemctl status regrade-host and regrade host status say why", t.Wait))
+				t.fail(h, failed(CodeDaemonSilent, "its daemon has said nothing in %s; on the host, %s and regrade host status say why", t.Wait, logOf(h)))
 			}
 			return nil
 		}
 	}
+}
+
+// logOf is where a host's daemon says what is wrong with it.
+func logOf(h *host) string {
+	if h.Platform == inventory.Docker {
+		return "docker logs of the project's regrade-host"
+	}
+	return "systemctl status regrade-host"
 }
 
 func (t *Turn) silent(beats map[string]observe.Heartbeat) (out []*host) {

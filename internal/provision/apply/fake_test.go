@@ -54,6 +54,7 @@ func newCluster() *cluster {
 		n := observe.Node{Name: name, Version: "1", Node: swap.Node{Labels: map[string]string{"k": "v"}, Annotations: map[string]string{}}}
 		if name < "n4" {
 			n.Labels[fleet.LabelEtcd] = fleet.True
+			n.KubeletVersion = "v1.34.2+k3s1"
 		}
 		c.nodes[name] = n
 	}
@@ -204,6 +205,11 @@ type machine struct {
 	broken bool
 	// runs is the program that its daemon was started from.
 	runs string
+	// engine: k3s runs in containers, or will. images are those that its engine has.
+	engine bool
+	images map[string]bool
+	// readOnly is its /usr/local.
+	readOnly bool
 }
 
 var errGone = errors.New("the connection broke")
@@ -213,6 +219,9 @@ func (m *machine) Close() error { return nil }
 func (m *machine) Put(_ context.Context, path string, content io.Reader, _ fs.FileMode) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.readOnly && strings.HasPrefix(path, "/usr/local/") {
+		return fmt.Errorf("write %s: %w", path, &remote.Problem{Code: remote.ReadOnly, Sentence: m.name + ": " + path + " is not written: Read-only file system"})
+	}
 	if m.full {
 		return fmt.Errorf("write %s: %w", path, &remote.Problem{Code: remote.DiskFull, Sentence: m.name + ": " + path + " is not written: No space left on device"})
 	}
@@ -280,12 +289,22 @@ func (m *machine) Run(_ context.Context, c remote.Command) (remote.Result, error
 		return ok("")
 	case strings.HasPrefix(line, "sh -c uname"):
 		out := m.arch + "\n"
-		if p, there := m.files["/usr/local/bin/regrade"]; there {
-			out += sum(p) + "  /usr/local/bin/regrade\n"
+		for _, at := range c.Argv[4:] {
+			if p, there := m.files[at]; there {
+				out += sum(p) + "  " + at + "\n"
+			}
 		}
 		return ok(out)
-	case strings.HasPrefix(line, "sh -c test -x"):
-		if _, there := m.files["/usr/local/bin/regrade"]; !there {
+	case strings.HasPrefix(line, "sh -c test -e"):
+		if _, there := m.files[c.Argv[4]]; there {
+			return ok("there\n")
+		}
+		return ok("")
+	case strings.HasPrefix(line, "sh -c rm -f"):
+		delete(m.files, c.Argv[4])
+		return ok("")
+	case c.Argv[0] == "test":
+		if _, there := m.files[c.Argv[2]]; !there {
 			return remote.Result{Code: 1}, nil
 		}
 		return ok("")
@@ -307,7 +326,10 @@ func (m *machine) Run(_ context.Context, c remote.Command) (remote.Result, error
 		return remote.Result{Code: 127, Err: []byte("not found")}, nil
 	case strings.HasSuffix(line, " version"):
 		return ok("v9\n")
-	case strings.HasSuffix(line, " host lend"):
+	case strings.Contains(line, " host lend"):
+		if wants := strings.HasSuffix(line, " host lend --project /srv/k3s"); wants != m.engine {
+			return remote.Result{Code: 1, Err: []byte("another platform")}, nil
+		}
 		raw, err := setup.Lent{Voter: k3s.Config{"disable": {"traefik"}}, Token: "hush-server"}.Encode()
 		return remote.Result{Out: raw}, err
 	case strings.Contains(line, " host setup "):
@@ -339,6 +361,9 @@ func (m *machine) setup(c remote.Command, check bool, ok, refused func(string) (
 	if m.refuses != "" {
 		return refused(m.refuses)
 	}
+	if m.engine {
+		return m.setupDocker(c, d, check, ok, refused)
+	}
 	same := m.setUp && m.given.Kubeconfig == d.Kubeconfig && m.runs == m.files["/usr/local/bin/regrade"]
 	if check || same {
 		if same {
@@ -354,6 +379,40 @@ func (m *machine) setup(c remote.Command, check bool, ok, refused func(string) (
 	defer m.c.mu.Unlock()
 	m.c.beats[m.name] = observe.Heartbeat{Node: m.name, Counter: fmt.Sprint(len(m.ran)), Renewed: start}
 	return ok("+++ /etc/regrade/host.yaml\n")
+}
+
+// setupDocker is a setup as package project makes it: a project where there is none, with k3s
+// that joins, and the daemon.
+func (m *machine) setupDocker(c remote.Command, d setup.Desired, check bool, ok, refused func(string) (remote.Result, error)) (remote.Result, error) {
+	env := "/srv/k3s/.env"
+	if d.Docker == nil || len(d.Docker.Flags["node-ip"]) == 0 {
+		return refused("no node-ip (NodeIPMissing)")
+	}
+	image := d.Docker.Images.Regrade
+	if have := m.files[env]; have != "" && image == "" {
+		image = have
+	} else if have == "" && image == "" {
+		image = d.Docker.Usual.Regrade
+	}
+	if !m.images[image] && m.files[d.Docker.Archive] != image && !slices.Contains(c.Argv, image) {
+		return refused("the image " + image + " is missing here (ImageMissing)")
+	}
+	if m.setUp && m.given.Kubeconfig == d.Kubeconfig && m.files[env] == image {
+		return ok(setup.NothingToDo + "\n")
+	}
+	if check {
+		return ok("+++ /srv/k3s/.env\n")
+	}
+	m.images[image] = true
+	m.files[env] = image
+	m.given, m.setUp, m.role = d, true, d.Role
+	m.c.mu.Lock()
+	defer m.c.mu.Unlock()
+	m.c.beats[m.name] = observe.Heartbeat{Node: m.name, Counter: fmt.Sprint(len(m.ran)), Renewed: start}
+	if _, there := m.c.nodes[m.name]; !there {
+		m.c.nodes[m.name] = observe.Node{Name: m.name, Version: "1", Node: swap.Node{Ready: true, Labels: map[string]string{}}}
+	}
+	return ok("+++ /srv/k3s/.env\n")
 }
 
 // site is a cluster with its machines, and a way to run turns.

@@ -5,22 +5,42 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path"
 	"slices"
 	"strings"
 
 	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/provision/inventory"
 	"github.com/exadev/regrade/internal/provision/setup"
 	"github.com/exadev/regrade/internal/remote"
-	"github.com/exadev/regrade/internal/status"
 )
 
-const (
-	installed = "/usr/local/bin/regrade"
-	// coming is beside the program: one rename makes it that (k3s's units ask it before every
-	// start, so that it may never be missing or half). temporary is for a look.
-	coming    = "/usr/local/bin/.regrade.new"
-	temporary = "/usr/local/bin/.regrade.check"
-)
+// installed is where regrade is on a host. A Docker host whose /usr/local is read-only, as
+// many a NAS's is, has it in its project's folder: no unit asks it there.
+const installed = "/usr/local/bin/regrade"
+
+// places are where regrade may be on a host, the usual one first.
+func (h *host) places() []string {
+	if h.Platform == inventory.Docker {
+		return []string{installed, path.Join(h.Project, "bin", "regrade")}
+	}
+	return []string{installed}
+}
+
+// coming is beside the program: one rename makes it that (k3s's units ask it before every
+// start, so that it may never be missing or half). temporary is for a look.
+func coming(program string) string { return path.Join(path.Dir(program), ".regrade.new") }
+
+func temporary(program string) string { return path.Join(path.Dir(program), ".regrade.check") }
+
+// clean takes a file of regrade's away; with it the folders that a place in a project needed,
+// where nothing else is in them.
+func (h *host) clean(file string) []string {
+	if dir := path.Dir(file); dir != path.Dir(installed) {
+		return takeAway(file, dir, path.Dir(dir))
+	}
+	return []string{"rm", "-f", file}
+}
 
 // reach connects to every host.
 func (t *Turn) reach(ctx context.Context) error {
@@ -39,8 +59,27 @@ var architectures = map[string]string{
 	"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64", "armv7l": "arm", "armv8l": "arm",
 }
 
-// look at a host: its architecture, and the sum of the program.
-const facts = `uname -m; sha256sum ` + installed + ` 2>/dev/null || :`
+// look at a host: its architecture, and the sums of the program in its places.
+const facts = `uname -m; sha256sum "$@" 2>/dev/null || :`
+
+// look sees what a host's machine is, and which program it has in each of its places.
+func (h *host) look(ctx context.Context) (sums map[string]string, _ error) {
+	r, err := h.run(ctx, nil, append([]string{"sh", "-c", facts, "sh"}, h.places()...)...)
+	if err != nil {
+		return nil, err
+	}
+	machine, rest, _ := strings.Cut(string(r.Out), "\n")
+	h.arch = architectures[strings.TrimSpace(machine)]
+	if h.arch == "" {
+		return nil, failed(CodeNoProgram, "its machine is %q, which regrade is not built for", strings.TrimSpace(machine))
+	}
+	sums = map[string]string{}
+	for line := range strings.Lines(rest) {
+		sum, at, _ := strings.Cut(strings.TrimSpace(line), " ")
+		sums[strings.TrimSpace(at)] = sum
+	}
+	return sums, nil
+}
 
 // programs brings regrade to every host that has another, checked by its SHA-256 and tried
 // before it takes the old one's place.
@@ -50,40 +89,52 @@ func (t *Turn) programs(ctx context.Context) error {
 }
 
 func (t *Turn) program(ctx context.Context, h *host) error {
-	r, err := h.run(ctx, nil, "sh", "-c", facts)
+	sums, err := h.look(ctx)
 	if err != nil {
 		return err
-	}
-	machine, rest, _ := strings.Cut(string(r.Out), "\n")
-	h.arch = architectures[strings.TrimSpace(machine)]
-	if h.arch == "" {
-		return failed(CodeNoProgram, "its machine is %q, which regrade is not built for", strings.TrimSpace(machine))
 	}
 	p, err := t.Program(h.arch)
 	if err != nil {
 		return failed(CodeNoProgram, "%v", err)
 	}
-	if sum, _, _ := strings.Cut(strings.TrimSpace(rest), " "); sum == p.Sum {
-		h.program = installed
-		return nil
+	for _, at := range h.places() {
+		if sums[at] == p.Sum {
+			h.program = at
+			return nil
+		}
 	}
+	for _, at := range h.places() {
+		if err = t.bring(ctx, h, p, at); !readOnly(err) {
+			break
+		}
+	}
+	return err
+}
+
+// readOnly says that a file could not be written because nothing can be there.
+func readOnly(err error) bool {
+	return err != nil && (remote.CodeOf(err) == remote.ReadOnly || strings.Contains(err.Error(), "Read-only file system"))
+}
+
+// bring puts the program in its place, or for a look beside it.
+func (t *Turn) bring(ctx context.Context, h *host, p Program, at string) error {
 	f, err := os.Open(p.Path)
 	if err != nil {
 		return fmt.Errorf("the program: %w", err)
 	}
 	defer func() { _ = f.Close() }()
-	target := coming
+	target := coming(at)
 	if t.Check {
-		target = temporary
+		target = temporary(at)
 	}
-	if _, err := h.run(ctx, nil, "mkdir", "-p", "/usr/local/bin"); err != nil {
+	if _, err := h.run(ctx, nil, "mkdir", "-p", path.Dir(at)); err != nil {
 		return err
 	}
-	h.program = target // so that a half one is taken away
+	h.passing = target // so that a half one is taken away
 	if err := h.runner.Put(ctx, target, f, 0o755); err != nil {
 		return err
 	}
-	r, err = h.runner.Run(ctx, remote.Command{Argv: []string{target, "version"}})
+	r, err := h.runner.Run(ctx, remote.Command{Argv: []string{target, "version"}})
 	if err != nil {
 		return err
 	}
@@ -93,12 +144,18 @@ func (t *Turn) program(ctx context.Context, h *host) error {
 	h.changed = true
 	t.screen.line(h.Name, "regrade %s, %d MiB", strings.TrimSpace(string(r.Out)), p.Size>>20)
 	if t.Check {
+		h.program = target
 		return nil
 	}
-	if _, err := h.run(ctx, nil, "mv", "-fT", coming, installed); err != nil {
+	// Of a NAS's mv less is known than of Debian's.
+	flags := "-fT"
+	if h.Platform == inventory.Docker {
+		flags = "-f"
+	}
+	if _, err := h.run(ctx, nil, "mv", flags, target, at); err != nil {
 		return err
 	}
-	h.program = installed
+	h.program, h.passing = at, ""
 	return nil
 }
 
@@ -141,7 +198,11 @@ func (t *Turn) borrow(ctx context.Context) error {
 	}
 	var last error
 	for _, h := range t.lenders() {
-		r, err := h.run(ctx, nil, h.program, "host", "lend")
+		argv := []string{h.program, "host", "lend"}
+		if h.Platform == inventory.Docker {
+			argv = append(argv, "--project", h.Project) // also of one that was not set up yet
+		}
+		r, err := h.run(ctx, nil, argv...)
 		if err == nil {
 			t.lent, err = setup.ParseLent(r.Out)
 		}
@@ -177,7 +238,7 @@ func (t *Turn) seekHelp(ctx context.Context) {
 		return // said when it was asked before
 	}
 	for _, named := range t.Fleet.Hosts {
-		h := &host{Host: named, program: installed}
+		h := &host{Host: named}
 		if !t.votes(h) || slices.ContainsFunc(t.hosts, func(o *host) bool { return o.Name == h.Name }) {
 			continue
 		}
@@ -202,13 +263,17 @@ func (t *Turn) helps(ctx context.Context, h *host, ca []byte) error {
 	if len(problems) > 0 {
 		return fmt.Errorf("%s", problems[0].Sentence)
 	}
-	r, err := h.run(ctx, nil, "sh", "-c", facts)
+	sums, err := h.look(ctx)
 	if err != nil {
 		return err
 	}
-	machine, _, _ := strings.Cut(string(r.Out), "\n")
-	h.arch = architectures[strings.TrimSpace(machine)]
-	return nil
+	for _, at := range h.places() {
+		if sums[at] != "" {
+			h.program = at
+			return nil
+		}
+	}
+	return failed(CodeNobodyLends, "regrade is not there; run it without --limit first")
 }
 
 // votes says whether a host is a server by its Node: the file tells what it once was.
@@ -231,37 +296,33 @@ func (t *Turn) setUp(ctx context.Context, which func(*host) bool, atOnce int) er
 
 func (t *Turn) one(ctx context.Context, h *host) error {
 	if n, there := t.nodes[h.Name]; there && h.NodeIP != "" && n.InternalIP != "" && !slices.Contains(strings.Split(h.NodeIP, ","), n.InternalIP) {
-		return &problemError{Problem: status.Problem{Code: CodeNodeIP, Sentence: fmt.Sprintf("its Node has the address %s and fleet.yaml says node-ip: %s; an etcd member's address never changes", n.InternalIP, h.NodeIP)}, refused: true}
+		return refusal(CodeNodeIP, "its Node has the address %s and fleet.yaml says node-ip: %s; an etcd member's address never changes", n.InternalIP, h.NodeIP)
 	}
-	if h.newcomer && t.Check {
+	if err := t.unfounded(h); err != nil {
+		return err
+	}
+	if h.newcomer && t.Check && h.Platform == inventory.Native {
 		t.screen.line(h.Name, "would be set up once k3s runs")
 		return nil
 	}
-	d := t.Fleet.Document(h.Host)
-	d.Kubeconfig, d.Voter, d.Token = t.kubeconfigs.host, t.lent.Voter, t.lent.Token
-	if levels, ok := h.Settings["levels"].(map[string]any); ok && levels["enabled"] == true {
-		if !t.Levels {
-			return failed(CodeNoCredential, "its levels are on, and settings.levels is not: the hosts' level half has no account then")
-		}
-		d.LevelKubeconfig = t.kubeconfigs.level
-	}
-	raw, err := d.Encode()
+	d, err := t.document(h)
 	if err != nil {
 		return err
 	}
-	argv := []string{h.program, "host", "setup", "--file", "-"}
-	if t.Check {
-		argv = append(argv, "--check", "--program-comes")
+	r, err := t.hostSetup(ctx, h, d)
+	if err == nil && t.Archive.Path != "" && lacksImage(r) {
+		r, err = t.withArchive(ctx, h, d)
 	}
-	r, err := h.runner.Run(ctx, remote.Command{Argv: argv, In: bytes.NewReader(raw)})
 	if err != nil {
 		return err
 	}
 	switch {
 	case r.Code == fleet.ExitRefused && r.Signal == "":
-		return &problemError{Problem: status.Problem{Code: CodeHostRefused, Sentence: said(r)}, refused: true}
-	case r.Code != 0:
+		return refusal(CodeHostRefused, "%s", said(r))
+	case r.Code != 0 || r.Signal != "":
 		return failed(CodeHostFailed, "%s", said(r))
+	case h.taken:
+		return refusal(CodeNodeTaken, "it has no Compose project in %s, and the cluster has a Node %s: correct project where it is in another folder; delete that Node where this is a new host of the name", h.Project, h.Name)
 	}
 	out := strings.TrimSpace(string(r.Out))
 	if out == setup.NothingToDo {
@@ -274,4 +335,34 @@ func (t *Turn) one(ctx context.Context, h *host) error {
 	}
 	t.screen.block(h.Name, heading, out)
 	return nil
+}
+
+// document is what the program on a host is told, secrets and all.
+func (t *Turn) document(h *host) (setup.Desired, error) {
+	d := t.Fleet.Document(h.Host)
+	d.Kubeconfig, d.Voter, d.Token = t.kubeconfigs.host, t.lent.Voter, t.lent.Token
+	if levels, ok := h.Settings["levels"].(map[string]any); ok && levels["enabled"] == true {
+		if !t.Levels {
+			return d, failed(CodeNoCredential, "its levels are on, and settings.levels is not: the hosts' level half has no account then")
+		}
+		d.LevelKubeconfig = t.kubeconfigs.level
+	}
+	if d.Docker != nil {
+		t.ofProject(h, d.Docker)
+	}
+	return d, nil
+}
+
+// hostSetup has the program on a host do what is to be done. A look, and a host whose name
+// is taken, changes nothing.
+func (t *Turn) hostSetup(ctx context.Context, h *host, d setup.Desired, more ...string) (remote.Result, error) {
+	raw, err := d.Encode()
+	if err != nil {
+		return remote.Result{}, err
+	}
+	argv := append([]string{h.program, "host", "setup", "--file", "-"}, more...)
+	if t.Check || h.taken {
+		argv = append(argv, "--check", "--program-comes")
+	}
+	return h.runner.Run(ctx, remote.Command{Argv: argv, In: bytes.NewReader(raw)})
 }

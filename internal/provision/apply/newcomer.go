@@ -43,11 +43,15 @@ done; :`
 // such a host is like any other; a removal of regrade leaves its k3s.
 func (t *Turn) newcomers(ctx context.Context) error {
 	for _, h := range t.hosts {
-		if h.problem != nil || h.Role != fleet.RoleAgent || h.Platform != inventory.Native {
+		if h.problem != nil || h.Role != fleet.RoleAgent {
 			continue
 		}
+		do := t.newcomer
+		if h.Platform == inventory.Docker {
+			do = t.newDocker
+		}
 		// One after another: each reads k3s from a server.
-		t.each(ctx, 1, []*host{h}, t.newcomer)
+		t.each(ctx, 1, []*host{h}, do)
 	}
 	return nil
 }

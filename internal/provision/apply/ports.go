@@ -54,6 +54,11 @@ type Settings struct {
 	Limit []string
 	// Program gives regrade for an architecture as Go names it.
 	Program func(arch string) (Program, error)
+	// Image is regrade's for a Docker host that has none. Asked for by the file, it is that of
+	// every Docker host which names no other.
+	Image      string
+	ImageAsked bool
+	Archive    Archive
 
 	Objects   []manifests.Object
 	Namespace string

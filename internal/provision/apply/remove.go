@@ -10,6 +10,7 @@ import (
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/kube"
 	"github.com/exadev/regrade/internal/manifests"
+	"github.com/exadev/regrade/internal/provision/inventory"
 	"github.com/exadev/regrade/internal/provision/setup"
 	"github.com/exadev/regrade/internal/remote"
 	"github.com/exadev/regrade/internal/status"
@@ -40,25 +41,33 @@ func (t *Turn) Remove(ctx context.Context) (Outcome, error) {
 // ask has each host say what a removal would do.
 func (t *Turn) ask(ctx context.Context) error {
 	t.each(ctx, atOnce, t.hosts, func(ctx context.Context, h *host) error {
-		r, err := h.runner.Run(ctx, remote.Command{Argv: []string{"sh", "-c", "test -x " + installed}})
-		if err != nil {
-			return err
+		at := ""
+		for _, place := range h.places() {
+			r, err := h.runner.Run(ctx, remote.Command{Argv: []string{"test", "-x", place}})
+			if err != nil {
+				return err
+			}
+			if r.Code == 0 {
+				at = place
+				break
+			}
 		}
-		if r.Code != 0 {
+		if at == "" {
 			return h.without(ctx)
 		}
-		if r, err = h.runner.Run(ctx, remote.Command{Argv: []string{installed, "host", "remove", "--check"}}); err != nil {
+		r, err := h.runner.Run(ctx, remote.Command{Argv: []string{at, "host", "remove", "--check"}})
+		if err != nil {
 			return err
 		}
 		switch {
 		case r.Code == fleet.ExitRefused && strings.Contains(string(r.Err), "("+setup.CodeNotSetUp+")"):
-			h.program = installed // the program alone is there
+			h.program = at // the program alone is there
 		case r.Code == fleet.ExitRefused:
 			return &problemError{Problem: status.Problem{Code: CodeHostRefused, Sentence: said(r)}, refused: true}
 		case r.Code != 0:
 			return failed(CodeHostFailed, "%s", said(r))
 		default:
-			h.program, h.changed = installed, true
+			h.program, h.changed = at, true
 			if t.Check {
 				t.screen.block(h.Name, "would be taken off", string(r.Out))
 			}
@@ -83,6 +92,14 @@ func (t *Turn) ask(ctx context.Context) error {
 // without is a host on which the program is not: nothing is to be done there, unless units need
 // it, which then start no k3s after the next boot, and no removal could be carried out.
 func (h *host) without(ctx context.Context) error {
+	if h.Platform == inventory.Docker {
+		// No unit needs it, and its daemon would be left behind.
+		r, err := h.runner.Run(ctx, remote.Command{Argv: []string{"test", "-e", fleet.FileInstalled}})
+		if err == nil && r.Code == 0 {
+			return failed(CodeProgramGone, "regrade is missing there, and the host was set up by it. regrade apply brings it back; then remove")
+		}
+		return err
+	}
 	r, err := h.run(ctx, nil, "sh", "-c", asking)
 	if err != nil {
 		return err
@@ -109,12 +126,31 @@ func (t *Turn) takeOff(ctx context.Context) error {
 			return nil
 		}
 		if h.changed {
-			r, err := h.run(ctx, nil, installed, "host", "remove")
+			r, err := h.run(ctx, nil, h.program, "host", "remove")
 			if err != nil {
 				return err
 			}
 			t.screen.block(h.Name, "taken off", string(r.Out))
 		}
+		for _, place := range h.places() {
+			if err := t.withoutProgram(ctx, h, place); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for _, h := range t.hosts {
+		if h.problem != nil {
+			return errors.New("a host is not done; the next run goes on, and until then the cluster's objects stay")
+		}
+	}
+	return nil
+}
+
+// withoutProgram takes the program out of a place, where no package has put it and no unit
+// asks it.
+func (t *Turn) withoutProgram(ctx context.Context, h *host, place string) error {
+	if place == installed {
 		r, err := h.runner.Run(ctx, remote.Command{Argv: []string{"sh", "-c", packaged}})
 		if err != nil {
 			return err
@@ -130,16 +166,10 @@ func (t *Turn) takeOff(ctx context.Context) error {
 			t.screen.line(h.Name, "%s is left, for without it these would not start: %s", installed, strings.Join(units, ", "))
 			return nil
 		}
-		_, err = h.run(ctx, nil, "rm", "-f", installed)
-		h.changed = true
-		return err
-	})
-	for _, h := range t.hosts {
-		if h.problem != nil {
-			return errors.New("a host is not done; the next run goes on, and until then the cluster's objects stay")
-		}
 	}
-	return nil
+	_, err := h.run(ctx, nil, h.clean(place)...)
+	h.changed = true
+	return err
 }
 
 // workloads takes the processes away, and leaves what hosts need to be asked. The controller's

@@ -44,13 +44,17 @@ type host struct {
 	inventory.Host
 	runner remote.Runner
 	arch   string
-	// program is where regrade is, on that host.
+	// program is where regrade is, on that host; passing is a file of it that goes at the
+	// turn's end, with its folders where they are empty then.
 	program string
+	passing string
 	changed bool
 	// restarted: its daemon was started anew, and has to speak anew.
 	restarted bool
-	// newcomer: it has no k3s of its own yet, or had none before this turn.
+	// newcomer: it has no k3s of its own yet, or had none before this turn. taken: it has no
+	// Compose project, and the cluster has a Node of its name.
 	newcomer bool
+	taken    bool
 	// problem ends its part in the turn; refused says that the host is as it was.
 	problem *status.Problem
 	refused bool
@@ -140,6 +144,7 @@ func (t *Turn) Apply(ctx context.Context) (Outcome, error) {
 		{"standbys", always, func(ctx context.Context) error {
 			return t.setUp(ctx, func(h *host) bool { return !t.serves(h) }, atOnce)
 		}},
+		{"new nodes", func() bool { return !t.Check && len(t.away()) > 0 }, t.arrivals},
 		{"labels", always, t.labels},
 		// The new controller last: it may ask for what an old daemon does not report.
 		{"processes", whole, func(ctx context.Context) error { return t.objects(ctx, processes) }},
@@ -230,6 +235,11 @@ type problemError struct {
 
 func (p *problemError) Error() string { return p.Sentence }
 
+// refusal is failed of a host that is as it was.
+func refusal(code, format string, args ...any) error {
+	return &problemError{Problem: status.Problem{Code: code, Sentence: fmt.Sprintf(format, args...)}, refused: true}
+}
+
 func failed(code, format string, args ...any) error {
 	return &problemError{Problem: status.Problem{Code: code, Sentence: fmt.Sprintf(format, args...)}}
 }
@@ -257,8 +267,8 @@ func (t *Turn) close(ctx context.Context) {
 		if h.runner == nil {
 			continue
 		}
-		if h.program == temporary || h.program == coming {
-			_, _ = h.runner.Run(ctx, remote.Command{Argv: []string{"rm", "-f", h.program}}) // a leftover is written over next time
+		if h.passing != "" {
+			_, _ = h.runner.Run(ctx, remote.Command{Argv: h.clean(h.passing)}) // a leftover is written over next time
 		}
 		_ = h.runner.Close()
 	}

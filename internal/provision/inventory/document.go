@@ -7,23 +7,19 @@ import (
 	"github.com/exadev/regrade/internal/cli/env"
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/hostd/settings"
-	"github.com/exadev/regrade/internal/k3s"
 	"github.com/exadev/regrade/internal/provision/setup"
 )
 
 // Document is what `regrade host setup` is told of a host, without secrets: kubeconfig,
-// a voter's configuration and the token are the caller's to fill in, and so are a Docker
-// host's images.
+// a voter's configuration and the token are the caller's to fill in, and so are the images
+// of a Docker host of which the file names none.
 func (f Fleet) Document(h Host) setup.Desired {
 	d := setup.Desired{
 		Role: h.Role, Eligible: h.Eligible, Pinned: h.Pinned, Labels: maps.Clone(h.Labels),
 		Host: f.hostYAML(h), Join: f.Join(),
 	}
 	if h.Platform == Docker {
-		d.Docker = &setup.Docker{Folder: h.Project}
-		if h.NodeIP != "" {
-			d.Docker.Flags = k3s.Config{"node-ip": {h.NodeIP}}
-		}
+		d.Docker = h.document()
 	}
 	return d
 }

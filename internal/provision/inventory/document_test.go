@@ -15,8 +15,7 @@ import (
 	"github.com/exadev/regrade/internal/swap"
 )
 
-// taken holds a host's document to what reads it on the host: the daemon, and of a native
-// host the setup.
+// taken holds a host's document to what reads it on the host: the daemon and the setup.
 func taken(t rapid.TB, f inventory.Fleet, h inventory.Host) {
 	t.Helper()
 	d := f.Document(h)
@@ -31,7 +30,7 @@ func taken(t rapid.TB, f inventory.Fleet, h inventory.Host) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := setup.Parse(raw); h.Platform == inventory.Native && err != nil {
+	if _, err := setup.Parse(raw); err != nil {
 		t.Fatalf("%s: the setup refuses %s: %v", h.Name, raw, err)
 	}
 }

@@ -55,6 +55,9 @@ func (r *reader) host(n *yaml.Node, at string) Host {
 	if n := keys["labels"]; n != nil {
 		h.Labels = r.labels(n, under(at, "labels"))
 	}
+	if n := keys["docker"]; n != nil {
+		h.Docker = r.project(n, under(at, "docker"))
+	}
 	if n := keys["settings"]; n != nil {
 		h.Settings = r.hostSettings(n, under(at, "settings"))
 	}
@@ -62,8 +65,10 @@ func (r *reader) host(n *yaml.Node, at string) Host {
 	if own, is := h.Settings["platform"]; is && (h.Platform != Native || own != string(settings.PlatformCommand)) {
 		r.say(r.lines[under(at, "settings.platform")], under(at, "settings.platform"), "may be %s on a native host, and is the host's own platform else", settings.PlatformCommand)
 	}
-	if h.Platform == Native && keys["project"] != nil {
-		r.say(keys["project"].Line, under(at, "project"), "is for platform docker alone")
+	for _, key := range []string{"project", "docker"} {
+		if h.Platform == Native && keys[key] != nil {
+			r.say(keys[key].Line, under(at, key), "is for platform docker alone")
+		}
 	}
 	return h
 }

@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/exadev/regrade/internal/hostd/settings"
+	"github.com/exadev/regrade/internal/k3s"
 )
 
 // placed are the keys of host.yaml that have their place elsewhere in the file: one for
@@ -23,7 +24,7 @@ var placed = map[string]string{
 
 // hostSettings reads the further keys of host.yaml of one host.
 func (r *reader) hostSettings(n *yaml.Node, at string) map[string]any {
-	r.shape(n, at, reflect.TypeFor[settings.Host](), func(key string) bool {
+	r.shape(n, at, reflect.TypeFor[settings.Host](), nil, func(key string) bool {
 		why, is := placed[key]
 		if is {
 			r.say(lineOf(n, key), under(at, key), "%s", why)
@@ -43,8 +44,9 @@ func (r *reader) hostSettings(n *yaml.Node, at string) map[string]any {
 var duration = reflect.TypeFor[settings.Duration]()
 
 // shape holds a tree to the type that it will be read into, so that a mistake has its
-// line. Whether the values make sense package settings says.
-func (r *reader) shape(n *yaml.Node, at string, t reflect.Type, takes func(key string) bool) {
+// line. Whether the values make sense others say. Of an unknown key hint may say more; a
+// known one is not read where takes says no.
+func (r *reader) shape(n *yaml.Node, at string, t reflect.Type, hint func(key string) string, takes func(key string) bool) {
 	if r.lines == nil {
 		r.lines = map[string]int{}
 	}
@@ -60,11 +62,15 @@ func (r *reader) shape(n *yaml.Node, at string, t reflect.Type, takes func(key s
 			field, is := fields[e.key]
 			switch {
 			case !is:
-				r.unknown(e, at, keysOf(t), nil)
+				r.unknown(e, at, keysOf(t), hint)
 			case takes == nil || takes(e.key):
-				r.shape(e.node, under(at, e.key), field, nil)
+				r.shape(e.node, under(at, e.key), field, nil, nil)
 			}
 		}
+		return
+	}
+	if t == flagsType {
+		r.flags(n, at)
 		return
 	}
 	if t.Kind() == reflect.Slice {
@@ -73,12 +79,29 @@ func (r *reader) shape(n *yaml.Node, at string, t reflect.Type, takes func(key s
 			return
 		}
 		for i, c := range n.Content {
-			r.shape(c, fmt.Sprintf("%s[%d]", at, i), t.Elem(), nil)
+			r.shape(c, fmt.Sprintf("%s[%d]", at, i), t.Elem(), nil, nil)
 		}
 		return
 	}
 	if v, ok := r.text(n, at); ok && (!slices.Contains(wanted(t), n.ShortTag()) || !fits(n, t)) {
 		r.say(n.Line, at, "%s, want %s", shown(v), words(t))
+	}
+}
+
+var flagsType = reflect.TypeFor[k3s.Config]()
+
+// flags are k3s's, as its configuration file has them: each one value or a list of them.
+func (r *reader) flags(n *yaml.Node, at string) {
+	for _, e := range r.entries(n, at) {
+		path := under(at, e.key)
+		r.lines[path] = e.line
+		if e.node.Kind != yaml.SequenceNode {
+			r.text(e.node, path)
+			continue
+		}
+		for i, c := range e.node.Content {
+			r.text(c, fmt.Sprintf("%s[%d]", path, i))
+		}
 	}
 }
 

@@ -48,6 +48,8 @@ type Host struct {
 	Labels  map[string]string `json:"labels,omitempty"`
 	// Project is the folder of a Docker host's Compose project.
 	Project string `json:"project,omitempty"`
+	// Docker is what is to be said of that project, nil for nothing.
+	Docker *Project `json:"docker,omitempty"`
 	// Settings are further keys of its host.yaml.
 	Settings map[string]any `json:"settings,omitempty"`
 	Line     int            `json:"-"`

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	sigs "sigs.k8s.io/yaml"
 )
 
 // Print writes the file with every default that it has taken. The flags that it does not
@@ -71,6 +72,13 @@ func (h Host) node() (*yaml.Node, error) {
 		}
 		put(n, "labels", labels)
 	}
+	if h.Docker != nil {
+		own, err := h.Docker.node()
+		if err != nil {
+			return nil, err
+		}
+		put(n, "docker", own)
+	}
 	if len(h.Settings) > 0 {
 		own := &yaml.Node{}
 		if err := own.Encode(h.Settings); err != nil {
@@ -79,6 +87,19 @@ func (h Host) node() (*yaml.Node, error) {
 		put(n, "settings", own)
 	}
 	return n, nil
+}
+
+// node is a project with what is said of it.
+func (p Project) node() (*yaml.Node, error) {
+	raw, err := sigs.Marshal(p)
+	if err != nil {
+		return nil, err
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(raw, &doc); err != nil {
+		return nil, err
+	}
+	return doc.Content[0], nil
 }
 
 func put(n *yaml.Node, key string, v *yaml.Node) {

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/exadev/regrade/internal/fleet"
+	"github.com/exadev/regrade/internal/k3s"
 	"github.com/exadev/regrade/internal/provision/inventory"
 )
 
@@ -62,6 +63,10 @@ func drawn(t *rapid.T) inventory.Fleet {
 		}
 		if rapid.Bool().Draw(t, "docker") {
 			h.Platform, h.Project = inventory.Docker, rapid.SampledFrom([]string{inventory.DefaultProject, "/opt/a b"}).Draw(t, "project")
+			if rapid.Bool().Draw(t, "of the project") {
+				p := drawnProject(t, h.Role)
+				h.Docker = &p
+			}
 		}
 		for _, key := range slices.Sorted(maps.Keys(ownSettings)) {
 			if h.Platform == inventory.Docker && (key == "platform" || key == "command") || !rapid.Bool().Draw(t, key+" set") {
@@ -81,6 +86,34 @@ func drawn(t *rapid.T) inventory.Fleet {
 		f.Hosts = append(f.Hosts, h)
 	}
 	return f
+}
+
+// drawnProject is what a file may say of a project, something at least.
+func drawnProject(t *rapid.T, role fleet.Role) inventory.Project {
+	p := inventory.Project{Network: rapid.SampledFrom([]string{"host", "container:mesh"}).Draw(t, "network")}
+	maybe := func(what string) bool { return rapid.Bool().Draw(t, what) }
+	if maybe("names") {
+		p.Project, p.LogDriver, p.Socket, p.Program = "k-3_s", "journald", "/run/d.sock", "/bin/mesh"
+	}
+	if maybe("images") {
+		p.Images.K3s, p.Images.Regrade = "rancher/k3s:v1.34.2-k3s1", rapid.SampledFrom([]string{"", "r.example:5000/regrade@sha256:0f"}).Draw(t, "image")
+	}
+	if maybe("token files") {
+		p.TokenFile, p.AgentTokenFile = "/etc/rancher/k3s/token", "/etc/rancher/k3s/agent-token"
+	}
+	switch p.Founder = role == fleet.RoleServer && maybe("founder"); {
+	case p.Founder:
+		p.ClusterInit = maybe("cluster-init")
+	case maybe("join"):
+		p.JoinServer, p.AgentServer = "https://10.8.8.8:6443", "https://10.8.8.9:6443"
+	}
+	if maybe("flags") {
+		p.Flags = k3s.Config{"disable": {"traefik", "012"}, "protect-kernel-defaults": {"true"}, "kubelet-arg": {"v=1.10"}}
+	}
+	if p.Identity = maybe("identity"); maybe("files") {
+		p.Files = []string{"compose.yaml", "mine/a.yaml"}
+	}
+	return p
 }
 
 func printed(t rapid.TB, f inventory.Fleet, usual ...inventory.Setting) string {

@@ -18,6 +18,7 @@ import (
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/hostd/settings"
 	"github.com/exadev/regrade/internal/provision/inventory"
+	"github.com/exadev/regrade/internal/provision/setup"
 )
 
 func schema(t testing.TB) *jsonschema.Schema {
@@ -74,6 +75,10 @@ func TestWhatTheSchemaRefusesIsNotRead(t *testing.T) {
 	for _, text := range []string{
 		more("elligible: true"), more("platform: podman"), more("eligible: perhaps"), more("join-url: http://a"), more("project: /srv/k3s"), more("labels: [a]"),
 		more("settings: {node: x}"), more("settings: {namespace: x}"), more("settings: {levels: {step-up: yes}}"), more("settings: {docker: {sockett: /x}}"), more("settings: {platform: docker}"),
+		more("docker: {project: k3s}"), more("platform: docker, docker: {folder: /srv}"), more("platform: docker, docker: {agent-token: x}"), more("platform: docker, docker: {archive: /a}"),
+		more("platform: docker, docker: {project: K3s}"), more("platform: docker, docker: {images: {k3s: A b}}"), more("platform: docker, docker: {images: {k3d: a}}"),
+		more("platform: docker, docker: {flags: {node-ip: 10.0.0.6}}"), more("platform: docker, docker: {flags: [a]}"), more("platform: docker, docker: {network: bridge}"),
+		more("platform: docker, docker: {identity: perhaps}"), more("platform: docker, docker: {join-server: http://a}"), more("platform: docker, docker: {files: compose.yaml}"),
 		"hosts: []", "max-servers: 5", "hosts: [{name: n1, address: a}]", least + "max-servers: 0\n", least + "settings: {max-servers: 5}\n", least + "settings: {target: [3]}\n",
 		"hosts: [{name: N1, address: a, role: server}]", least + "target: 5\n",
 	} {
@@ -107,9 +112,11 @@ func TestTheSchemaHasTheKeysThatAreRead(t *testing.T) {
 		"a host":    {slices.Sorted(maps.Keys(doc.Defs["host"].Properties)), keys(reflect.TypeFor[inventory.Host]())},
 		"a host's settings": {slices.Sorted(maps.Keys(doc.Defs["hostSettings"].Properties)), keys(reflect.TypeFor[settings.Host](),
 			"node", "namespace", "label-prefix", "actuator-configmap")},
-		"docker":  {slices.Sorted(maps.Keys(doc.Defs["hostSettings"].Properties["docker"].Properties)), keys(reflect.TypeFor[settings.Docker]())},
-		"levels":  {slices.Sorted(maps.Keys(doc.Defs["hostSettings"].Properties["levels"].Properties)), keys(reflect.TypeFor[settings.Levels]())},
-		"command": {slices.Sorted(maps.Keys(doc.Defs["hostSettings"].Properties["command"].Properties)), keys(reflect.TypeFor[settings.Command]())},
+		"a project": {slices.Sorted(maps.Keys(doc.Defs["project"].Properties)), keys(reflect.TypeFor[inventory.Project]())},
+		"images":    {slices.Sorted(maps.Keys(doc.Defs["project"].Properties["images"].Properties)), keys(reflect.TypeFor[setup.Images]())},
+		"docker":    {slices.Sorted(maps.Keys(doc.Defs["hostSettings"].Properties["docker"].Properties)), keys(reflect.TypeFor[settings.Docker]())},
+		"levels":    {slices.Sorted(maps.Keys(doc.Defs["hostSettings"].Properties["levels"].Properties)), keys(reflect.TypeFor[settings.Levels]())},
+		"command":   {slices.Sorted(maps.Keys(doc.Defs["hostSettings"].Properties["command"].Properties)), keys(reflect.TypeFor[settings.Command]())},
 	} {
 		if d := cmp.Diff(c.want, c.have); d != "" {
 			t.Errorf("%s (-read +schema): %s", what, d)
@@ -119,6 +126,7 @@ func TestTheSchemaHasTheKeysThatAreRead(t *testing.T) {
 	// path, not as unknown.
 	for at, names := range map[string][]string{
 		"{%s: {}, hosts: [{}]}": slices.Collect(maps.Keys(doc.Properties)), "{hosts: [{%s: {}}]}": slices.Collect(maps.Keys(doc.Defs["host"].Properties)),
+		"{hosts: [{docker: {%s: }}]}":   slices.Collect(maps.Keys(doc.Defs["project"].Properties)),
 		"{hosts: [{settings: {%s: }}]}": slices.Collect(maps.Keys(doc.Defs["hostSettings"].Properties)),
 	} {
 		for _, name := range names {

@@ -45,6 +45,7 @@ func (r *reader) together(f Fleet) {
 	}
 	for i, h := range f.Hosts {
 		r.ownSettings(f, h, under(hostPath(i), "settings"))
+		r.ownProject(f, h, hostPath(i))
 	}
 }
 

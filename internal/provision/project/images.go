@@ -79,46 +79,93 @@ func holds(names []string, name string) bool {
 	return slices.ContainsFunc(names, func(n string) bool { return full(n) == full(name) })
 }
 
-// archived are the images in a file as `docker save` writes it, packed with gzip or not.
+// Archive is what a file as `docker save` writes it has: the names of its images, and the
+// architecture of the first as Go names it, empty where that is not told.
+type Archive struct {
+	Names []string
+	Arch  string
+}
+
+// ReadArchive looks into one, packed with gzip or not.
+func ReadArchive(path string) (Archive, error) {
+	images, err := manifest(path)
+	if err != nil {
+		return Archive{}, fmt.Errorf("archive of images %s: %w", path, err)
+	}
+	a := Archive{Names: names(images)}
+	if len(images) == 0 || images[0].Config == "" {
+		return a, nil
+	}
+	var config struct {
+		Architecture string `json:"architecture"`
+	}
+	if err := entry(path, images[0].Config, &config); err != nil && !errors.Is(err, io.EOF) {
+		return Archive{}, fmt.Errorf("archive of images %s: %w", path, err)
+	}
+	a.Arch = config.Architecture
+	return a, nil
+}
+
+// archived are the names of the images in an archive.
 func archived(path string) ([]string, error) {
+	images, err := manifest(path)
+	return names(images), err
+}
+
+// saved is one image of an archive.
+type saved struct {
+	Config   string
+	RepoTags []string
+}
+
+func names(images []saved) (out []string) {
+	for _, i := range images {
+		out = append(out, i.RepoTags...)
+	}
+	return out
+}
+
+func manifest(path string) (images []saved, err error) {
+	err = entry(path, "manifest.json", &images)
+	if errors.Is(err, io.EOF) {
+		err = errors.New("has no manifest.json: not what docker save writes")
+	}
+	return images, err
+}
+
+// entry reads a JSON file of an archive, io.EOF where there is none of that name.
+func entry(path, name string, into any) error {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { _ = f.Close() }()
 	var from io.Reader = f // a file is skipped through, not read
 	head := make([]byte, 2)
 	if _, err := io.ReadFull(f, head); err != nil {
-		return nil, err
+		return err
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return nil, err
+		return err
 	}
 	if head[0] == 0x1f && head[1] == 0x8b {
 		z, err := gzip.NewReader(bufio.NewReader(f))
 		if err != nil {
-			return nil, err
+			return err
 		}
 		from = z
 	}
 	for r := tar.NewReader(from); ; {
-		entry, err := r.Next()
+		found, err := r.Next()
 		switch {
-		case errors.Is(err, io.EOF):
-			return nil, errors.New("has no manifest.json: not what docker save writes")
 		case err != nil:
-			return nil, err
-		case strings.TrimPrefix(entry.Name, "./") != "manifest.json":
+			return err
+		case strings.TrimPrefix(found.Name, "./") != name:
 			continue
 		}
-		var images []struct{ RepoTags []string }
-		if err := json.NewDecoder(io.LimitReader(r, maxManifest)).Decode(&images); err != nil {
-			return nil, fmt.Errorf("manifest.json: %w", err)
+		if err := json.NewDecoder(io.LimitReader(r, maxManifest)).Decode(into); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
-		var out []string
-		for _, i := range images {
-			out = append(out, i.RepoTags...)
-		}
-		return out, nil
+		return nil
 	}
 }

@@ -125,6 +125,11 @@ func wanted(d setup.Desired, h settings.Host, p prior) map[string]string {
 		}
 		return ""
 	}
+	if !p.have {
+		part.Images = setup.Images{
+			K3s: first(part.Images.K3s, part.Usual.K3s), Regrade: first(part.Images.Regrade, part.Usual.Regrade), Both: first(part.Images.Both, part.Usual.Both),
+		}
+	}
 	w := map[string]string{
 		varProject:   first(part.Project, p.get(varProject), "regrade"),
 		varNode:      h.Node,

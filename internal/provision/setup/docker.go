@@ -26,6 +26,8 @@ type Docker struct {
 	Folder  string `json:"folder,omitempty"`
 	Project string `json:"project,omitempty"`
 	Images  Images `json:"images,omitzero"`
+	// Usual are the images of a host that has no .env yet, where Images names none.
+	Usual Images `json:"usual,omitzero"`
 	// Archive is a file on the host as `docker save` writes it, loaded where an image is
 	// missing.
 	Archive string `json:"archive,omitempty"`
@@ -94,6 +96,16 @@ var InNoFile = []string{"data-dir", "cluster-init", "server", "config", "cluster
 // ours are flags that this document gives in another place.
 var ours = []string{"token", "token-file", "agent-token", "agent-token-file", "node-name", "node-label", "with-node-id"}
 
+// CheckDocker names what makes no sense of a Docker host's part, by key; nothing where
+// host.yaml cannot be read, or is of another platform.
+func (d Desired) CheckDocker() []error {
+	h, err := d.Settings()
+	if err != nil || h.Platform != settings.PlatformDocker {
+		return nil
+	}
+	return d.checkDocker(h)
+}
+
 // checkDocker names what makes no sense, by key.
 func (d Desired) checkDocker(h settings.Host) []error {
 	var out []error
@@ -109,7 +121,7 @@ func (d Desired) checkDocker(h settings.Host) []error {
 	if p.Project != "" && !composeProject.MatchString(p.Project) {
 		bad("project", "%q is no name of a Compose project", p.Project)
 	}
-	for key, name := range map[string]string{"images.k3s": p.Images.K3s, "images.regrade": p.Images.Regrade, "images.both": p.Images.Both} {
+	for key, name := range map[string]string{"images.k3s": p.Images.K3s, "images.regrade": p.Images.Regrade, "images.both": p.Images.Both, "usual.k3s": p.Usual.K3s, "usual.regrade": p.Usual.Regrade, "usual.both": p.Usual.Both} {
 		if name != "" && !imageName.MatchString(name) {
 			bad(key, "%q is no name of an image", name)
 		}
