@@ -227,6 +227,7 @@ func (a *adoption) remove(file string, more ...string) cluster.Outcome {
 
 // Issue 7: a host that cannot be done is named and the others are, and the exit status says so; the next run does it.
 func Test_apply_troubled(t *testing.T) {
+	long(t)
 	t.Parallel()
 	a := adopting(t, asPeopleHaveOne())
 	ctx, file := t.Context(), a.fleetFile()
