@@ -443,3 +443,28 @@ func TestANewHostIsNotMadeOfAnotherOnesName(t *testing.T) {
 		})
 	}
 }
+
+// An API server that is out of breath for some seconds is asked again; one that says no is not.
+func TestABusyAPIServerIsAskedAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		err  error
+		asks int
+		done bool
+	}{
+		"no answer in time, twice": {context.DeadlineExceeded, 2, true},
+		"never an answer":          {context.DeadlineExceeded, 1 << 20, false},
+		"a refusal":                {errors.New("forbidden"), 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			synctest.Test(t, func(t *testing.T) {
+				s.c.breathless, s.c.asks = test.err, test.asks
+				began := time.Now()
+				_, err := s.turn().Apply(t.Context())
+				if (err == nil) != test.done || time.Since(began) > 2*time.Minute {
+					t.Errorf("%v after %s", err, time.Since(began))
+				}
+			})
+		})
+	}
+}

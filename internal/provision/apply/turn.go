@@ -103,7 +103,7 @@ const (
 
 // New makes a turn.
 func New(s Settings, c Cluster, dial Dial) *Turn {
-	t := &Turn{Settings: s, cluster: c, dial: dial, screen: &screen{out: s.Out, now: s.Now}}
+	t := &Turn{Settings: s, cluster: patient{c}, dial: dial, screen: &screen{out: s.Out, now: s.Now}}
 	for _, h := range s.Fleet.Hosts {
 		if h.Takes() && (len(s.Limit) == 0 || slices.Contains(s.Limit, h.Name)) {
 			t.hosts = append(t.hosts, &host{Host: h})
