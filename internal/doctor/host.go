@@ -88,10 +88,9 @@ type Files struct {
 	Role                                         fleet.Role
 	RoleProblem, IdentityProblem, JoiningProblem string
 	Leaving, Joining                             fleet.SwapID
-	// JoiningNow: the confirmation is of this boot.
-	JoiningNow, AllowJoin             bool
-	Datastore, WAL, Tombstone, SQLite bool
-	Level                             fleet.Level
+	AllowJoin                                    bool
+	Datastore, WAL, Tombstone, SQLite            bool
+	Level                                        fleet.Level
 	// ServerJoin and AgentJoin are the URLs of the join drop-ins.
 	ServerJoin, AgentJoin string
 	// May are the answers of the start rule, by role, and Why its words.

@@ -211,7 +211,7 @@ func (h Host) leftovers() []Finding {
 		c.fail(CodeLeavingLeft, "%s names swap %s, which is not under way: this host starts as a server and is to be removed", fleet.FileLeaving, f.Leaving)
 	}
 	if f.Joining != "" && !swapping {
-		c.warn(CodeJoiningLeft, "%s names swap %s, which is not under way", fleet.FileJoining, f.Joining)
+		c.warn(CodeJoiningLeft, "%s names swap %s, which is not under way", fleet.FileJoinBegun, f.Joining)
 	}
 	if f.AllowJoin {
 		c.warn(CodeAllowJoin, "%s lets the server join without a swap until the next reboot", fleet.FileAllowJoin)
@@ -220,10 +220,10 @@ func (h Host) leftovers() []Finding {
 		c.fail(CodeTombstone, "etcd's datastore has a tombstone: this member was removed, and k3s would die on it")
 	}
 	if f.Role == fleet.RoleAgent {
-		if f.Datastore && f.Leaving == "" && !f.JoiningNow && !f.Tombstone {
+		if f.Datastore && f.Leaving == "" && f.Joining == "" && !f.Tombstone {
 			c.fail(CodeStray, "the role is agent and there is a datastore in server/db: a server would start on it")
 		}
-		if f.ServerJoin != "" && f.Leaving == "" && !f.JoiningNow && !swapping {
+		if f.ServerJoin != "" && f.Leaving == "" && f.Joining == "" && !swapping {
 			c.warn(CodeJoinLeft, "the role is agent and %s is still there", fleet.FileJoinDropIn)
 		}
 		if f.Level != "" && f.Level != fleet.LevelFull {

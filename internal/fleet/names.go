@@ -107,6 +107,7 @@ const (
 	FileMemberID    = RoleDir + "/member-id"
 	FileVoters      = RoleDir + "/voters"
 	FilePassword    = RoleDir + "/node-password-sum"
+	FileJoinBegun   = RoleDir + "/joining" // swap id: a join was confirmed, in this boot or an earlier one
 	FileJoining     = "/run/regrade/joining"
 	FileAllowJoin   = "/run/regrade/allow-join"
 	FileSetupLock   = "/run/regrade/setup.lock"       // on Docker: of host setup and host remove, before there is a data volume

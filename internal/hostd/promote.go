@@ -66,7 +66,7 @@ func (f Facts) halfBack(o order) bool {
 // before the role file says so: a rollback may come in between.
 func (f Facts) asMember() bool {
 	h := f.Host.Files
-	return (h.Role == fleet.RoleServer || h.JoiningNow()) && h.Leaving == "" && h.WAL && !h.Tombstone
+	return (h.Role == fleet.RoleServer || h.Joining.Swap != "") && h.Leaving == "" && h.WAL && !h.Tombstone
 }
 
 func beginPromote(f Facts, o order) Decision {
@@ -159,7 +159,7 @@ func alone(f Facts, _ order) Decision {
 	if h.Files.WAL {
 		return joinedAlone(f)
 	}
-	if f.Etcd.Answers || f.AloneSince.IsZero() || f.Now.Sub(f.AloneSince) < f.Policy.JoinAlone {
+	if !h.Files.JoiningNow() || f.Etcd.Answers || f.AloneSince.IsZero() || f.Now.Sub(f.AloneSince) < f.Policy.JoinAlone {
 		return Decision{}
 	}
 	if d, gone := stopped(h.Server, fleet.RoleServer); !gone {

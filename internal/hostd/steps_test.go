@@ -481,6 +481,31 @@ func TestACandidateThatIsAMemberJoinsOnAfterAReboot(t *testing.T) { // safety ru
 	r.until("promoted", r.settled(fleet.StepPromote, fleet.PhaseDone))
 }
 
+// k3s makes the datastore, and the cluster a voter of it, while the daemon waits for a
+// slow API server: the role file still says agent when the host is rebooted. Then the
+// quorum is lost, and no API server tells this host anything before its vote is back.
+func TestAVoterWhoseRoleFileIsNotWrittenYetStartsItsServerAfterAReboot(t *testing.T) { // safety rule 18
+	r := newRig(t, "d")
+	r.order(fleet.StepPromote)
+	r.until("a datastore", func() bool { return r.host.Facts().Files.WAL })
+	if role := r.host.Facts().Files.Role; role != fleet.RoleAgent {
+		t.Fatalf("the role file says %s already", role)
+	}
+	r.apiDown = true
+	r.reboot()
+	for range 20 {
+		r.pass()
+	}
+	if f := r.host.Facts(); !f.Server.Process || f.Agent.Process {
+		t.Fatalf("server %t, agent %t", f.Server.Process, f.Agent.Process)
+	}
+	r.apiDown = false
+	r.until("promoted", r.settled(fleet.StepPromote, fleet.PhaseDone))
+	if f := r.host.Facts(); f.Files.Role != fleet.RoleServer || f.Files.Joining.Swap != "" {
+		t.Errorf("role %q, joining %+v", f.Files.Role, f.Files.Joining)
+	}
+}
+
 // Crash points: a daemon killed between any two effects, with the host up or
 // rebooted, converges to the same end.
 func TestKilledBetweenAnyTwoEffectsItConverges(t *testing.T) {

@@ -175,10 +175,11 @@ func toAgent(f Facts, o order) Decision {
 	case h.Files.Role != fleet.RoleAgent || h.Files.AllowJoin:
 		// Writing a role ends allow-join: the server that it let in has gone.
 		return writeRole(fleet.RoleAgent)
+	case h.Files.Joining.Swap != "":
+		// Before leaving: one that was forgotten would let the server start.
+		return effect(Effect{Kind: Join})
 	case h.Files.Leaving != "":
 		return effect(Effect{Kind: Leave})
-	case h.Files.Joining.Swap != "":
-		return effect(Effect{Kind: Join})
 	case h.Datastore && h.DatastoreProblem != "":
 		return hold(CodeDatastoreMount, "%s", h.DatastoreProblem)
 	case h.Datastore:

@@ -149,7 +149,14 @@ func (w *World) joinURL(h *Host) string { return "https://" + h.IP + ":6443" }
 func (w *World) boot(h *Host) {
 	h.Boots++
 	h.BootID = fmt.Sprintf("boot-%s-%d", h.Name, h.Boots)
-	h.Files.Joining, h.Files.AllowJoin = rolefile.Joining{}, false
+	h.Files.Joining.BootID, h.Files.AllowJoin = "", false
+}
+
+// mayRise is what the start condition would say of the server after a reboot.
+func (h *Host) mayRise() rolefile.Answer {
+	f := h.files()
+	f.BootID, f.Joining.BootID, f.AllowJoin = "another", "", false
+	return rolefile.MayStart(f, fleet.RoleServer)
 }
 
 // files is what the start condition reads.

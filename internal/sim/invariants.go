@@ -18,22 +18,23 @@ type Invariant string
 
 // Invariants that are held after every event.
 const (
-	OneSwap             Invariant = "1 at most one swap in the cluster"
-	OneLevel            Invariant = "1 one host steps its level at a time, under its own Lease, beside no swap and with every other voter there"
-	OnlyTheTwo          Invariant = "1 no k3s unit is touched but those of the swap's two hosts"
-	QuorumKept          Invariant = "2 the voters that are up never fall below a quorum by our doing"
-	NoRemovalAtTwo      Invariant = "2 never a removal at two voters"
-	NoChangeBeside      Invariant = "3 no member is added or asked to go beside a learner that is not the swap's own"
-	StayingVotersKept   Invariant = "4 no staying voter is removed"
-	NeverBothRoles      Invariant = "10 never both k3s processes on a host"
-	NoTombstoneStart    Invariant = "12 no server starts on a tombstone"
-	OneCluster          Invariant = "19 one cluster id, no second cluster"
-	NoProtectedEviction Invariant = "20 no protected pod is cut"
-	OthersLease         Invariant = "21 no action while the Lease is another's"
-	OperatorsCordon     Invariant = "27 the operator's cordon is kept"
-	NodeKept            Invariant = "K the Node's uid and node name stay"
-	AsBefore            Invariant = "6 a swap published as rolled back or abandoned leaves the members it began with"
-	Exchanged           Invariant = "5 a swap published as completed has IN voting and OUT gone"
+	OneSwap              Invariant = "1 at most one swap in the cluster"
+	OneLevel             Invariant = "1 one host steps its level at a time, under its own Lease, beside no swap and with every other voter there"
+	OnlyTheTwo           Invariant = "1 no k3s unit is touched but those of the swap's two hosts"
+	QuorumKept           Invariant = "2 the voters that are up never fall below a quorum by our doing"
+	NoRemovalAtTwo       Invariant = "2 never a removal at two voters"
+	NoChangeBeside       Invariant = "3 no member is added or asked to go beside a learner that is not the swap's own"
+	StayingVotersKept    Invariant = "4 no staying voter is removed"
+	NeverBothRoles       Invariant = "10 never both k3s processes on a host"
+	NoTombstoneStart     Invariant = "12 no server starts on a tombstone"
+	MemberOutlivesReboot Invariant = "18 a member's server may start on its datastore, whenever its host is rebooted"
+	OneCluster           Invariant = "19 one cluster id, no second cluster"
+	NoProtectedEviction  Invariant = "20 no protected pod is cut"
+	OthersLease          Invariant = "21 no action while the Lease is another's"
+	OperatorsCordon      Invariant = "27 the operator's cordon is kept"
+	NodeKept             Invariant = "K the Node's uid and node name stay"
+	AsBefore             Invariant = "6 a swap published as rolled back or abandoned leaves the members it began with"
+	Exchanged            Invariant = "5 a swap published as completed has IN voting and OUT gone"
 )
 
 // Violation is an invariant that did not hold.
@@ -194,6 +195,11 @@ func (g *guard) lookMembers(w *World, e Event) {
 	members, _ := w.etcd.Members()
 	voters, up := map[fleet.MemberID]string{}, 0
 	for _, m := range members {
+		if h := w.memberHost(m); h != nil && h.Data.WAL && h.Data.Member == m.ID {
+			if a := h.mayRise(); !a.May {
+				g.fail(MemberOutlivesReboot, e, "%s is a member, and after a reboot its server would not start: %s", h.Name, a.Why)
+			}
+		}
 		if m.Learner {
 			continue
 		}

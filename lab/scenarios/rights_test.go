@@ -51,10 +51,10 @@ var grants = map[string]struct{ may, not []string }{
 		},
 	},
 	fleet.ServiceAccountHeartbeat: { // R-185-14
-		may: []string{"list nodes", "get configmaps OWN/fleet-role-status", "get configmaps OWN/fleet-health", "patch configmaps OWN/fleet-health"},
+		may: []string{"list nodes", "get configmaps OWN/fleet-role-status", "get configmaps OWN/fleet-health", "patch configmaps OWN/fleet-health", "list leases.coordination.k8s.io OWN/"},
 		not: []string{
 			"get nodes", "watch nodes", "patch nodes", "update nodes", "delete nodes", "update nodes/status", "patch configmaps OWN/fleet-role-status", "update configmaps OWN/fleet-health", "create configmaps OWN/", "delete configmaps OWN/fleet-health",
-			"get configmaps OWN/fleet-alert", "patch configmaps OWN/fleet-alert", "get configmaps OWN/fleet-role-probe", "get configmaps OWN/fleet-role-actuators", "list leases.coordination.k8s.io OWN/", "create leases.coordination.k8s.io OWN/",
+			"get configmaps OWN/fleet-alert", "patch configmaps OWN/fleet-alert", "get configmaps OWN/fleet-role-probe", "get configmaps OWN/fleet-role-actuators", "create leases.coordination.k8s.io OWN/",
 			"get leases.coordination.k8s.io kube-system/fleet-regrade", "list pods", "list deployments.apps", "get secrets OWN/heartbeat-gh-token", "create pods/eviction", "create events default/",
 		},
 	},

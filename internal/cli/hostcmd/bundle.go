@@ -136,7 +136,7 @@ var credential = regexp.MustCompile(`(?m)\b(?:token|password|client-key-data):\s
 func (h *host) ownFiles(b *bundle.Bundle, s settings.Host) {
 	for _, at := range []string{
 		fleet.FileRole, fleet.FileLeaving, fleet.FileJoinURL, fleet.FileAgentURL, fleet.FileClusterID, fleet.FileMemberID, fleet.FileVoters,
-		fleet.FileJoining, fleet.FileAllowJoin, rolefile.FileServerLevel, rolefile.FileJournal, rolefile.FileLevelJournal,
+		fleet.FileJoinBegun, fleet.FileJoining, fleet.FileAllowJoin, rolefile.FileServerLevel, rolefile.FileJournal, rolefile.FileLevelJournal,
 		fleet.FileHostConfig, fleet.FileJoinConfig,
 		path.Join(s.DataDir, fleet.FileLevel), path.Join(s.DataDir, fleet.FileStarted), fleet.FileEntrypoint,
 	} {

@@ -122,7 +122,7 @@ func (h *host) facts(x *doctor.Host, p *parts, f hostd.Facts, d hostd.Decision) 
 	in := f.Host.Files
 	x.Files = doctor.Files{
 		Role: in.Role, RoleProblem: in.RoleProblem, IdentityProblem: in.IdentityProblem, JoiningProblem: in.JoiningProblem,
-		Leaving: in.Leaving, Joining: in.Joining.Swap, JoiningNow: in.JoiningNow(), AllowJoin: in.AllowJoin,
+		Leaving: in.Leaving, Joining: in.Joining.Swap, AllowJoin: in.AllowJoin,
 		Datastore: f.Host.Datastore, WAL: in.WAL, Tombstone: in.Tombstone,
 		Level: f.Host.Level, ServerJoin: f.Host.ServerJoin, AgentJoin: f.Host.AgentJoin,
 		May: map[fleet.Role]bool{}, Why: map[fleet.Role]string{},

@@ -101,7 +101,7 @@ func (f *Files) Role() (rolefile.Files, error) {
 	if err != nil {
 		files.JoiningProblem = err.Error()
 	}
-	if files.BootID, err = f.BootID(); err != nil && (allowed != "" || files.Joining.Swap != "") {
+	if files.BootID, err = f.BootID(); err != nil && (allowed != "" || files.Joining.BootID != "") {
 		files.JoiningProblem = err.Error()
 	}
 	files.AllowJoin = allowed != "" && allowed == files.BootID

@@ -136,7 +136,7 @@ func (f *Fake) unit(role fleet.Role, u *platform.Unit) {
 // their condition.
 func (f *Fake) Reboot(boot string) {
 	f.mu.Lock()
-	f.facts.Files.BootID, f.facts.Files.Joining, f.facts.Files.AllowJoin = boot, rolefile.Joining{}, false
+	f.facts.Files.BootID, f.facts.Files.Joining.BootID, f.facts.Files.AllowJoin = boot, "", false
 	f.facts.PeerPort, f.facts.Snapshot, f.facts.Shims = false, platform.SnapshotRun{}, 0
 	for _, u := range []*platform.Unit{&f.facts.Server, &f.facts.Agent} {
 		job := platform.JobStart

@@ -75,6 +75,13 @@ func (d Dir) Read() (Files, error) {
 	if f.Joining, err = ParseJoining(raw); err != nil {
 		f.Joining = Joining{} // what cannot be read confirms nothing
 	}
+	if f.Joining.Swap == "" {
+		begun, err := d.line(fleet.FileJoinBegun)
+		if err != nil {
+			return Files{}, err
+		}
+		f.Joining.Swap = fleet.SwapID(begun)
+	}
 	for path, id := range map[string]*fleet.MemberID{fleet.FileClusterID: &f.Identity.ClusterID, fleet.FileMemberID: &f.Identity.MemberID} {
 		s, err := d.line(path)
 		if err != nil {
@@ -152,10 +159,15 @@ func (d Dir) SetRole(role fleet.Role) error {
 // SetLeaving writes the leaving file; the empty id deletes it.
 func (d Dir) SetLeaving(id fleet.SwapID) error { return d.put(fleet.FileLeaving, string(id)) }
 
-// SetJoining writes the joining file; the zero value deletes it.
+// SetJoining writes the confirmation of a join; the zero value deletes it. What
+// outlives a reboot is written first and deleted last: from the moment in which k3s may
+// make a datastore until the role file says server, a boot must find it (safety rule 18).
 func (d Dir) SetJoining(j Joining) error {
 	if j == (Joining{}) {
-		return atomicfile.Remove(d.at(fleet.FileJoining))
+		if err := atomicfile.Remove(d.at(fleet.FileJoining)); err != nil {
+			return err
+		}
+		return d.put(fleet.FileJoinBegun, "")
 	}
 	raw, err := json.Marshal(j)
 	if err != nil {
@@ -163,6 +175,9 @@ func (d Dir) SetJoining(j Joining) error {
 	}
 	if _, err := ParseJoining(raw); err != nil {
 		return fmt.Errorf("joining: %w", err)
+	}
+	if err := d.put(fleet.FileJoinBegun, string(j.Swap)); err != nil {
+		return err
 	}
 	return atomicfile.Write(d.at(fleet.FileJoining), append(raw, '\n'), 0o600)
 }

@@ -44,6 +44,52 @@ func TestBrokenFilesAreProblemsAndStopNoMember(t *testing.T) {
 	}
 }
 
+// A boot empties /run; what a join has begun is still known, and lets nothing join again.
+func TestAJoinIsKnownAfterAReboot(t *testing.T) { // safety rule 18
+	d := rolefile.Dir{Root: t.TempDir()}
+	read := func() rolefile.Files {
+		t.Helper()
+		f, err := d.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Role, f.BootID, f.JoinURL, f.Token = fleet.RoleAgent, boot, "https://b:6443", true
+		return f
+	}
+	joining := rolefile.Joining{Swap: id, BootID: boot}
+	if err := d.SetJoining(joining); err != nil {
+		t.Fatal(err)
+	}
+	if f := read(); f.Joining != joining || !rolefile.MayStart(f, fleet.RoleServer).May {
+		t.Errorf("before: %+v", f)
+	}
+	for _, run := range []string{"", "{half"} {
+		if err := os.RemoveAll(filepath.Join(d.Root, "/run")); err != nil {
+			t.Fatal(err)
+		}
+		if run != "" {
+			plant(t, d.Root, fleet.FileJoining, run)
+		}
+		f := read()
+		if f.Joining != (rolefile.Joining{Swap: id}) || f.JoiningNow() {
+			t.Errorf("%q: after: %+v", run, f)
+		}
+		if rolefile.MayStart(f, fleet.RoleServer).May || !rolefile.MayStart(f, fleet.RoleAgent).May {
+			t.Errorf("%q: without a datastore it joins in another boot", run)
+		}
+		f.WAL = true
+		if !rolefile.MayStart(f, fleet.RoleServer).May || rolefile.MayStart(f, fleet.RoleAgent).May {
+			t.Errorf("%q: with a datastore it does not start", run)
+		}
+	}
+	if err := d.SetJoining(rolefile.Joining{}); err != nil {
+		t.Fatal(err)
+	}
+	if f := read(); f.Joining != (rolefile.Joining{}) {
+		t.Errorf("deleted: %+v", f)
+	}
+}
+
 // Safety rule 10: without a role file either role may start. One that a full
 // disk left empty is not that.
 func TestAnEmptyRoleFileLetsNoRoleStart(t *testing.T) {

@@ -4,7 +4,7 @@
 // included, by `regrade host role-is` in the units' ExecCondition and by the
 // Docker entrypoint.
 //
-// The files live in the role directory /etc/github-runner (role, leaving,
+// The files live in the role directory /etc/github-runner (role, leaving, joining,
 // join-url, agent-join-url, cluster-id, member-id, voters) and, for what must not survive a
 // reboot, in /run/regrade (joining, allow-join). Rule is pure; Dir reads and
 // writes the files under a root.

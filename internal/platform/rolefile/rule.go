@@ -16,7 +16,8 @@ type Files struct {
 
 	// Leaving is the swap in which this server steps down, empty when none.
 	Leaving fleet.SwapID `json:"leaving,omitempty"`
-	// Joining is the promotion confirmed by the daemon, zero when none.
+	// Joining is the promotion confirmed by the daemon, zero when none. Without a boot
+	// id it was confirmed in an earlier boot, and nobody has ended it since.
 	Joining Joining `json:"joining,omitzero"`
 	// JoiningProblem says why it cannot be told whether a join was confirmed or
 	// allowed in this boot. No join is then, and no agent may start beside one; a
@@ -50,7 +51,8 @@ type Files struct {
 }
 
 // Joining says that the daemon has seen the Lease held for a promotion of this
-// host since the boot that it names (safety rule 18).
+// host since the boot that it names (safety rule 18). A host may only join in that
+// boot; with a datastore it is, or is about to be, a member, and may start in any.
 type Joining struct {
 	Swap   fleet.SwapID `json:"swap"`
 	BootID string       `json:"boot_id"`
@@ -123,7 +125,9 @@ func mayMember(f Files) Answer {
 		return yes("it is leaving in swap %s and keeps its vote until it is removed", f.Leaving)
 	case f.Role == fleet.RoleServer:
 		return yes("the role file says server and there is a datastore")
-	case f.JoiningNow():
+	case f.Joining.Swap != "":
+		// k3s makes the datastore, and the cluster a voter of it, before the daemon has
+		// written the role file: a reboot in between must not cost that vote.
 		return yes("it joins in swap %s", f.Joining.Swap)
 	case f.AllowJoin:
 		return yes("the operator allowed it with allow-join")
@@ -149,7 +153,7 @@ func mayJoin(f Files) Answer {
 			return yes("it joins in swap %s", f.Joining.Swap)
 		}
 		return yes("the operator allowed it with allow-join")
-	case f.Joining.Swap != "":
+	case f.Joining.BootID != "":
 		return no("the join of swap %s was confirmed before this boot", f.Joining.Swap)
 	case f.Leaving != "":
 		return no("it is leaving in swap %s and has no datastore", f.Leaving)
@@ -187,8 +191,8 @@ func mayAgent(f Files) Answer {
 	case f.RoleProblem != "":
 		return no("%s", f.RoleProblem)
 	case f.Role == fleet.RoleAgent:
-		if mayServer(f).May {
-			return no("the operator allowed the server with allow-join")
+		if server := mayServer(f); server.May {
+			return no("the server may start: %s", server.Why)
 		}
 		return yes("the role file says agent")
 	case f.Role == "" && (f.Former() || f.AllowJoin) && mayServer(f).May:

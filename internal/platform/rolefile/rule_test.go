@@ -29,6 +29,8 @@ func TestWhatMayStart(t *testing.T) {
 		"step 1, the outgoing host":              {rolefile.Files{Role: "server", WAL: true, Identity: member}, may{true, false}, may{true, false}},
 		"step 1, the incoming host":              {rolefile.Files{Role: "agent"}, may{false, true}, may{false, true}},
 		"promote, confirmed":                     {rolefile.Files{Role: "agent", Joining: joining, JoinURL: "https://b:6443", Token: true}, may{true, false}, may{false, true}},
+		"promote, the WAL exists, role not yet":  {rolefile.Files{Role: "agent", Joining: joining, WAL: true, JoinURL: "https://b:6443", Token: true}, may{true, false}, may{true, false}},
+		"promote, removed before the role file":  {rolefile.Files{Role: "agent", Joining: joining, WAL: true, Tombstone: true}, may{false, false}, may{false, true}},
 		"promote, the WAL exists, role server":   {rolefile.Files{Role: "server", Joining: joining, WAL: true}, may{true, false}, may{true, false}},
 		"step-down, leaving written first":       {rolefile.Files{Role: "server", Leaving: id, WAL: true}, may{true, false}, may{true, false}},
 		"step-down, role agent last":             {rolefile.Files{Role: "agent", Leaving: id, WAL: true}, may{true, false}, may{true, false}},
@@ -83,7 +85,7 @@ func TestWhatMayStart(t *testing.T) {
 			check("now", f, c.now)
 			f.BootID, f.AllowJoin = "boot-2", false
 			if f.Joining.BootID == boot {
-				f.Joining = rolefile.Joining{}
+				f.Joining.BootID = ""
 			}
 			check("after a reboot", f, c.reboot)
 		})
@@ -123,7 +125,7 @@ func files(t *rapid.T) rolefile.Files {
 	f := rolefile.Files{
 		Role:    fleet.Role(rapid.SampledFrom([]string{"", "server", "agent"}).Draw(t, "role")),
 		Leaving: fleet.SwapID(rapid.SampledFrom([]string{"", string(id)}).Draw(t, "leaving")),
-		Joining: rapid.SampledFrom([]rolefile.Joining{{}, {Swap: id, BootID: boot}, {Swap: id, BootID: "other"}}).Draw(t, "joining"),
+		Joining: rapid.SampledFrom([]rolefile.Joining{{}, {Swap: id, BootID: boot}, {Swap: id, BootID: "other"}, {Swap: id}}).Draw(t, "joining"),
 		BootID:  boot, AllowJoin: rapid.Bool().Draw(t, "allow"),
 		WAL: rapid.Bool().Draw(t, "wal"), Tombstone: rapid.Bool().Draw(t, "tombstone"), Demoted: rapid.Bool().Draw(t, "demoted"), Token: rapid.Bool().Draw(t, "token"),
 		JoinURL:  rapid.SampledFrom([]string{"", "https://b:6443"}).Draw(t, "url"),

@@ -147,7 +147,7 @@ const keptAs = ".before-removal"
 var more = []string{
 	fleet.FileJoinDropIn, fleet.FileAgentJoin, fleet.FileUnitJoin, fleet.FileAgentUnit, fleet.FileLevelDropIn,
 	fleet.FileLeaving, fleet.FileJoinURL, fleet.FileAgentURL, fleet.FileClusterID, fleet.FileMemberID, fleet.FileVoters, fleet.FilePassword,
-	fleet.FileJoining, fleet.FileAllowJoin, fleet.FileHostLock,
+	fleet.FileJoinBegun, fleet.FileJoining, fleet.FileAllowJoin, fleet.FileHostLock,
 }
 
 // Reason codes of a removal, and of both where a swap holds the Lease.
