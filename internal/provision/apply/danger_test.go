@@ -5,6 +5,8 @@ import (
 	"errors"
 	"maps"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -161,6 +163,39 @@ func TestAHostThatWasSetUpIsNoNewOne(t *testing.T) {
 	}
 	if _, there := n4.files[agentEnv]; there || n4.files["/etc/rancher/k3s/config.yaml"] != "mine" {
 		t.Errorf("it was made a new agent: %v", n4.files)
+	}
+}
+
+// A k3s that runs in a container has no unit, no program and no data in their places.
+func TestAHostOnWhichAnyK3sRunsIsNoNewOne(t *testing.T) {
+	s := newSite(t)
+	delete(s.c.nodes, "n4")
+	n4 := s.machines["n4"]
+	n4.files, n4.disk = map[string]string{}, newDisk(t)
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(sleep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n4.disk.plant("k3s-agent", string(raw))
+	named := filepath.Join(n4.disk.root, "k3s-agent")
+	if err := os.Chmod(named, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	process := exec.CommandContext(t.Context(), named, "60")
+	process.Args[0] = "sleep" // of one file with others, as BusyBox is
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = process.Process.Kill(); _ = process.Wait() }()
+	if _, err := s.turn().Apply(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, made := n4.files["/etc/systemd/system/k3s-agent.service"]; made {
+		t.Errorf("it was made a new agent: %v", n4.ran)
 	}
 }
 

@@ -172,6 +172,10 @@ func TestADockerHostThatCannotBeDoneIsNamed(t *testing.T) {
 			s.c.nodes["n4"] = observe.Node{Name: "n4", Version: "1"}
 			s.machines["n4"].refuses = "k3s runs elsewhere (K3sOutsideProject)"
 		}, "n4", apply.CodeHostRefused},
+		// Carried out it would have been a second server of the name, made out of nothing.
+		"its Node is a server and the machine has nothing": {func(s *site) {
+			s.machines["n1"].files, s.machines["n1"].images["regrade:9"] = map[string]string{}, true
+		}, "n1", apply.CodeNodeTaken},
 		"a new server":     {func(s *site) { delete(s.c.nodes, "n1") }, "n1", apply.CodeNodeMissing},
 		"it does not join": {func(s *site) { s.machines["n4"].c = newCluster(); delete(s.machines["n4"].c.nodes, "n4") }, "n4", apply.CodeNotJoined},
 	} {

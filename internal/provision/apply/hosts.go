@@ -256,7 +256,7 @@ func (t *Turn) seekHelp(ctx context.Context) {
 }
 
 func (t *Turn) helps(ctx context.Context, h *host, ca []byte) error {
-	problems, err := h.itself(ctx, ca)
+	problems, err := t.itself(ctx, h, ca)
 	if err != nil {
 		return err
 	}

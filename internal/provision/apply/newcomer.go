@@ -30,25 +30,27 @@ const (
 	agentEnv   = agentUnit + ".env"
 )
 
-// bare says whether a host has nothing of k3s: no program, no unit, no data.
+// bare says whether a host has nothing of k3s: no program, no unit, no data, no process, which
+// may be a container's.
 const bare = `for f in ` + k3sProgram + ` /usr/bin/k3s /opt/bin/k3s /etc/rancher/k3s /var/lib/rancher/k3s /var/lib/rancher/k3s/server /etc/systemd/system/k3s.service ` + agentUnit + `; do
 	case $f in
 	/etc/rancher/k3s|/var/lib/rancher/k3s) test -d $f && test -n "$(ls -A $f)" && echo $f ;;
 	*) test -e $f && echo $f ;;
 	esac
-done; :`
+done; grep -lsxE 'k3s-(server|agent)' /proc/[0-9]*/comm; :`
 
 // newcomers makes agents of hosts of the fleet that have no k3s at all, as the install
 // script would: with the program of a server, so that versions are equal. From then on
 // such a host is like any other; a removal of regrade leaves its k3s.
 func (t *Turn) newcomers(ctx context.Context) error {
 	for _, h := range t.hosts {
-		if h.problem != nil || h.Role != fleet.RoleAgent {
-			continue
-		}
 		do := t.newcomer
 		if h.Platform == inventory.Docker {
 			do = t.newDocker
+		}
+		// A server is no new host; but a Docker host's program would make one out of nothing.
+		if h.problem != nil || h.Role != fleet.RoleAgent && (h.Platform != inventory.Docker || !t.joined(h)) {
+			continue
 		}
 		// One after another: each reads k3s from a server.
 		t.each(ctx, 1, []*host{h}, do)

@@ -12,6 +12,7 @@ import (
 	"github.com/exadev/regrade/internal/k3s"
 	"github.com/exadev/regrade/internal/manifests"
 	"github.com/exadev/regrade/internal/provision/inventory"
+	"github.com/exadev/regrade/internal/provision/project"
 	"github.com/exadev/regrade/internal/provision/setup"
 	"github.com/exadev/regrade/internal/remote"
 	"github.com/exadev/regrade/internal/status"
@@ -36,7 +37,7 @@ func (t *Turn) whose(ctx context.Context) error {
 	var mu sync.Mutex
 	var problems []status.Problem
 	t.each(ctx, atOnce, t.hosts, func(ctx context.Context, h *host) error {
-		found, err := h.itself(ctx, ca)
+		found, err := t.itself(ctx, h, ca)
 		mu.Lock()
 		defer mu.Unlock()
 		problems = append(problems, found...)
@@ -58,38 +59,64 @@ func (t *Turn) authority(ctx context.Context) ([]byte, error) {
 	return ca, err
 }
 
-// itself says how a host is another one than it is taken for. A Docker host's k3s has its files in
-// a volume, and is asked by its own setup.
-func (h *host) itself(ctx context.Context, ca []byte) (problems []status.Problem, _ error) {
-	if h.Platform != inventory.Native {
-		return nil, nil
+// itself says how a host is another one than it is taken for.
+func (t *Turn) itself(ctx context.Context, h *host, ca []byte) ([]status.Problem, error) {
+	if h.Platform == inventory.Docker {
+		return t.inProject(ctx, h, ca)
 	}
 	dir := settings.Defaults().DataDir
 	if own, ok := h.Settings["data-dir"].(string); ok {
 		dir = own
 	}
-	r, err := h.runner.Run(ctx, remote.Command{Argv: []string{"sh", "-c", identity, "sh", dir}})
+	who, err := h.ranAs(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	cert, its, ok := bytes.Cut(r.Out, []byte("\n"+identityEnd+"\n"))
+	if found := h.differs(who, ca); len(found) > 0 || who.node != "" {
+		return found, nil
+	}
+	// No k3s has run here as a unit: it may be a Docker host's machine all the same.
+	if all, err := h.boxes(ctx, project.Named(setup.Docker{}, project.Env{})); err == nil {
+		return t.another(ctx, h, ca, all)
+	}
+	return nil, nil // an engine that does not answer is none of a native host's
+}
+
+// identified is who k3s ran as in a data folder; what it has not said is empty.
+type identified struct {
+	node string
+	ca   []byte
+}
+
+func (h *host) ranAs(ctx context.Context, dir string) (identified, error) {
+	r, err := h.runner.Run(ctx, remote.Command{Argv: []string{"sh", "-c", identity, "sh", dir}})
+	if err != nil {
+		return identified{}, err
+	}
+	cert, ca, ok := bytes.Cut(r.Out, []byte("\n"+identityEnd+"\n"))
 	if !ok {
-		return nil, failed(CodeHostFailed, "it does not say which Node it is: %s", said(r))
+		return identified{}, failed(CodeHostFailed, "it does not say which Node it is: %s", said(r))
 	}
-	say := func(code, format string, args ...any) {
-		problems = append(problems, status.Problem{Code: code, Sentence: h.Name + ": " + fmt.Sprintf(format, args...)})
-	}
+	who := identified{ca: bytes.TrimSpace(ca)}
 	if len(bytes.TrimSpace(cert)) > 0 {
-		node, err := k3s.NodeOfCert(cert)
-		if err != nil {
-			return nil, failed(CodeHostFailed, "it does not say which Node it is: %v", err)
-		}
-		if node != h.Name {
-			say(setup.CodeOtherNode, "the host at %s is the Node %q by its kubelet's certificate", h.SSH, node)
+		if who.node, err = k3s.NodeOfCert(cert); err != nil {
+			return identified{}, failed(CodeHostFailed, "it does not say which Node it is: %v", err)
 		}
 	}
-	if its = bytes.TrimSpace(its); len(its) > 0 && len(ca) > 0 && !k3s.SameCA(its, ca) {
-		say(setup.CodeOtherCA, "the k3s of the host at %s is of another cluster than the kubeconfig: their CAs differ", h.SSH)
+	return who, nil
+}
+
+// differs says how the k3s that is taken for the host's is another Node's, or of another cluster.
+func (h *host) differs(who identified, ca []byte) (problems []status.Problem) {
+	if who.node != "" && who.node != h.Name {
+		problems = append(problems, h.is(setup.CodeOtherNode, "the host at %s is the Node %q by its kubelet's certificate", h.SSH, who.node))
 	}
-	return problems, nil
+	if len(who.ca) > 0 && len(ca) > 0 && !k3s.SameCA(who.ca, ca) {
+		problems = append(problems, h.is(setup.CodeOtherCA, "the k3s of the host at %s is of another cluster than the kubeconfig: their CAs differ", h.SSH))
+	}
+	return problems
+}
+
+func (h *host) is(code, format string, args ...any) status.Problem {
+	return status.Problem{Code: code, Sentence: h.Name + ": " + fmt.Sprintf(format, args...)}
 }

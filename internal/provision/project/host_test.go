@@ -2,6 +2,7 @@ package project_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"errors"
 	"os"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/k3s"
+	"github.com/exadev/regrade/internal/k3s/catest"
 	"github.com/exadev/regrade/internal/platform/docker"
 	"github.com/exadev/regrade/internal/provision/project"
 	"github.com/exadev/regrade/internal/provision/project/projecttest"
@@ -395,6 +397,7 @@ func TestWhatASetupRefusesChangesNothing(t *testing.T) {
 		}
 	}
 	old := func(t *testing.T, m *machine) { m.setUp(desired(t, fleet.RoleServer, "n1")) }
+	mine, other := catest.New(t, "ca", nil), catest.New(t, "ca", nil)
 	for name, c := range map[string]struct {
 		before func(*testing.T, *machine)
 		change func(*machine, *setup.Desired)
@@ -466,7 +469,14 @@ func TestWhatASetupRefusesChangesNothing(t *testing.T) {
 			m.Plant("/srv/k3s/k3s/server.yaml", "cluster-init: true\nnode-ip: 10.0.0.1\n", 0o600)
 		}, project.CodeFlagPlace},
 		"a file that cannot be read": {nil, func(m *machine, _ *setup.Desired) { m.Plant("/srv/k3s/k3s/agent.yaml", "a: {b: c}\n", 0o600) }, setup.CodeConfig},
-		"a native host":              {nil, func(m *machine, _ *setup.Desired) { m.Plant(fleet.FileInstalled, `{"role":"server"}`, 0o644) }, setup.CodePlatform},
+		"a Node by its kubelet": {nil, func(m *machine, _ *setup.Desired) {
+			m.Plant(data+"/agent/client-kubelet.crt", string(mine.Kubelet(m.t, "n9")), 0o600)
+		}, setup.CodeOtherNode},
+		"another cluster": {old, func(m *machine, d *setup.Desired) {
+			m.Plant(data+"/agent/server-ca.crt", string(catest.Bundle(mine)), 0o600)
+			d.Kubeconfig = k3s.Secret("clusters: [{cluster: {certificate-authority-data: " + base64.StdEncoding.EncodeToString(catest.Bundle(other)) + "}}]\n")
+		}, setup.CodeOtherCA},
+		"a native host": {nil, func(m *machine, _ *setup.Desired) { m.Plant(fleet.FileInstalled, `{"role":"server"}`, 0o644) }, setup.CodePlatform},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)

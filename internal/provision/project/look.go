@@ -135,6 +135,11 @@ func (h Host) look(ctx context.Context, d setup.Desired) (Seen, error) {
 	if err := h.roles(part.Folder, w, &s); err != nil {
 		return Seen{}, err
 	}
+	if s.Data != "" {
+		if s.Node, s.CA, err = (k3s.Disk{Root: h.Root, DataDir: s.Data}).Whose(); err != nil {
+			return Seen{}, err
+		}
+	}
 	if err := h.files(part.Folder, w, &s); err != nil {
 		return Seen{}, err
 	}
@@ -320,7 +325,7 @@ func (h Host) same(a, b string) bool {
 
 // data finds the data volume, also one whose containers are gone.
 func (h Host) data(ctx context.Context, e Engine, p Programs, project string, s *Seen) error {
-	name := project + "_k3s-data"
+	name := volume(project)
 	if s.Data == "" && p.Has("docker") {
 		out, err := p.Run(ctx, Command{Argv: []string{"docker", "volume", "inspect", "-f", "{{.Mountpoint}}", name}})
 		switch {

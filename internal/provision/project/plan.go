@@ -132,6 +132,7 @@ func (m *maker) place() {
 	if m.s.DataProblem != "" {
 		m.refuse(CodeVolume, "%s", m.s.DataProblem)
 	}
+	m.add(setup.Whose(m.s.Node, m.s.CA, m.d, m.h))
 	if r := m.s.Record; r != nil {
 		switch {
 		case r.Platform != platformDocker:

@@ -70,6 +70,9 @@ type Seen struct {
 	DataProblem string
 	// Role files, and what the data volume says.
 	Roles rolefile.Files
+	// Node is the one that k3s last ran as, CA its cluster's; empty where k3s has not said so.
+	Node string
+	CA   []byte
 	// Lowered: the server runs at a lower level.
 	Lowered bool
 

@@ -37,6 +37,9 @@ const (
 	varNetwork   = "REGRADE_NETWORK"
 )
 
+// defaultProject is the name of a project that nobody has given another.
+const defaultProject = "regrade"
+
 // variables in the order of env.example.
 var variables = []string{
 	varProject, varFiles, varNode, varRole, varEligible, varPinned, varPrefix,
@@ -131,7 +134,7 @@ func wanted(d setup.Desired, h settings.Host, p prior) map[string]string {
 		}
 	}
 	w := map[string]string{
-		varProject:   first(part.Project, p.get(varProject), "regrade"),
+		varProject:   first(part.Project, p.get(varProject), defaultProject),
 		varNode:      h.Node,
 		varRole:      string(d.Role),
 		varEligible:  fmt.Sprint(d.Eligible),

@@ -84,7 +84,7 @@ func Make(s Seen, d Desired) (Plan, []status.Problem) {
 		return Plan{}, problem(CodePlatform, "this host's k3s runs in containers, by the document or by %s: take the one off before the other is set up", fleet.FileInstalled)
 	}
 	// First of all: what follows would be another host's.
-	if problems := whose(s, d, h); len(problems) > 0 {
+	if problems := Whose(s.Node, s.CA, d, h); len(problems) > 0 {
 		return Plan{}, problems
 	}
 	role, problems := running(s, d)

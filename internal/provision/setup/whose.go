@@ -10,13 +10,14 @@ import (
 	"github.com/exadev/regrade/internal/status"
 )
 
-// whose refuses a document that is meant for another host, or comes from another cluster: a
+// Whose refuses a document that is meant for another host, or comes from another cluster: a
 // wrong address in fleet.yaml, or two that are swapped, would give one host's role to another.
-func whose(s Seen, d Desired, h settings.Host) (problems []status.Problem) {
-	if s.Node != "" && s.Node != h.Node {
-		problems = append(problems, problem(CodeOtherNode, "this host is the Node %s by its kubelet's certificate, and the document is for %s", s.Node, h.Node)...)
+// Node and ca are what k3s says of itself on the host, as k3s.Disk has them.
+func Whose(node string, ca []byte, d Desired, h settings.Host) (problems []status.Problem) {
+	if node != "" && node != h.Node {
+		problems = append(problems, problem(CodeOtherNode, "this host is the Node %s by its kubelet's certificate, and the document is for %s", node, h.Node)...)
 	}
-	if ca := authority(d.Kubeconfig); len(s.CA) > 0 && len(ca) > 0 && !k3s.SameCA(s.CA, ca) {
+	if given := authority(d.Kubeconfig); len(ca) > 0 && len(given) > 0 && !k3s.SameCA(ca, given) {
 		problems = append(problems, problem(CodeOtherCA, "the k3s of this host is of a cluster with another CA than the kubeconfig that it is to be given")...)
 	}
 	return problems
