@@ -93,12 +93,17 @@ func (t *Turn) withArchive(ctx context.Context, h *host, d setup.Desired) (remot
 	}
 	at := path.Join(h.Project, ".images.tar")
 	d.Docker.Archive = at
-	if t.Check {
-		var more []string
-		for _, name := range t.Archive.Names {
-			more = append(more, "--archive-holds", name)
-		}
-		return t.hostSetup(ctx, h, d, more...)
+	var holds []string
+	for _, name := range t.Archive.Names {
+		holds = append(holds, "--archive-holds", name)
+	}
+	// Asked first: one that does not help is not carried.
+	r, err := h.wouldDo(ctx, d, holds...)
+	if err == nil && lacksImage(r) {
+		r.Err = fmt.Appendf(r.Err, "  - the archive %s has %s\n", path.Base(t.Archive.Path), strings.Join(t.Archive.Names, ", "))
+	}
+	if err != nil || r.Code != 0 || t.Check || h.taken {
+		return r, err
 	}
 	f, err := os.Open(t.Archive.Path)
 	if err != nil {

@@ -145,6 +145,15 @@ func TestAnArchiveOfImagesIsCarriedToHostsThatLackOne(t *testing.T) {
 		if err != nil || out.Problems["n4"].Code != project.CodeImage || !maps.Equal(before, s.state()) {
 			t.Errorf("of another architecture: %+v, %v", out, err)
 		}
+		// One without the image is not carried for nothing, and says what it has.
+		wrong := func(a *apply.Settings) { a.Archive.Names = []string{"other:1"} }
+		out, err = s.turn(image, archive(t, "amd64"), wrong).Apply(t.Context())
+		if p := out.Problems["n4"]; err != nil || p.Code != apply.CodeHostRefused || !strings.Contains(p.Sentence, "(ImageMissing)") || !strings.Contains(p.Sentence, "images.tar has other:1") {
+			t.Errorf("of another image: %+v, %v", out, err)
+		}
+		if slices.Contains(s.machines["n4"].ran, "put /srv/k3s/.images.tar") {
+			t.Error("one that does not help was carried")
+		}
 		s.must(s.turn(image, archive(t, "amd64")).Apply(t.Context()))
 		for name, m := range s.machines {
 			carried := slices.Contains(m.ran, "put /srv/k3s/.images.tar")

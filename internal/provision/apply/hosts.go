@@ -355,14 +355,23 @@ func (t *Turn) document(h *host) (setup.Desired, error) {
 
 // hostSetup has the program on a host do what is to be done. A look, and a host whose name
 // is taken, changes nothing.
-func (t *Turn) hostSetup(ctx context.Context, h *host, d setup.Desired, more ...string) (remote.Result, error) {
+func (t *Turn) hostSetup(ctx context.Context, h *host, d setup.Desired) (remote.Result, error) {
+	if t.Check || h.taken {
+		return h.wouldDo(ctx, d)
+	}
+	return h.give(ctx, d)
+}
+
+// wouldDo has it say what is to be done.
+func (h *host) wouldDo(ctx context.Context, d setup.Desired, more ...string) (remote.Result, error) {
+	return h.give(ctx, d, append(more, "--check", "--program-comes")...)
+}
+
+// give gives the program on a host its document.
+func (h *host) give(ctx context.Context, d setup.Desired, more ...string) (remote.Result, error) {
 	raw, err := d.Encode()
 	if err != nil {
 		return remote.Result{}, err
 	}
-	argv := append([]string{h.program, "host", "setup", "--file", "-"}, more...)
-	if t.Check || h.taken {
-		argv = append(argv, "--check", "--program-comes")
-	}
-	return h.runner.Run(ctx, remote.Command{Argv: argv, In: bytes.NewReader(raw)})
+	return h.runner.Run(ctx, remote.Command{Argv: append([]string{h.program, "host", "setup", "--file", "-"}, more...), In: bytes.NewReader(raw)})
 }

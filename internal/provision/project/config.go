@@ -56,7 +56,7 @@ func config(role fleet.Role, old []byte, d setup.Desired, h settings.Host) ([]by
 		}
 	}
 	if len(c["node-ip"]) == 0 {
-		problems = append(problems, problem(CodeNodeIP, "docker.flags has no node-ip: an etcd member whose address changes never comes back, so it is written down")...)
+		problems = append(problems, problem(CodeNodeIP, "docker.flags has no node-ip (in fleet.yaml: node-ip of the host): an etcd member whose address changes never comes back, so it is written down")...)
 	}
 	if labels := adopt.Labelled(nil, d.Labels); len(labels) > 0 {
 		c["node-label"] = labels

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/exadev/regrade/internal/platform/container"
 )
 
 // Env is a Compose project's .env: its variables, and its lines, which are kept as they
@@ -80,6 +82,18 @@ func valueOf(s string) (value, why string) {
 
 // Get is a variable, empty where it is not set.
 func (e Env) Get(key string) string { return e.vars[key] }
+
+// secrets are the values that no error may show: the tokens, and those of variables that are not
+// regrade's, of which nobody knows what they are. A short one would be taken out of everything.
+func (e Env) secrets() (out []string) {
+	for _, key := range slices.Sorted(maps.Keys(e.vars)) {
+		token := key == container.EnvToken || key == container.EnvAgentToken
+		if v := e.vars[key]; token && v != "" || !slices.Contains(variables, key) && len(v) >= 8 {
+			out = append(out, v)
+		}
+	}
+	return out
+}
 
 // Odd are sentences without values about what could not be read.
 func (e Env) Odd() []string {

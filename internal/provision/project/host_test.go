@@ -387,6 +387,50 @@ func TestWhatACommandPrintedIsKeptWithoutSecrets(t *testing.T) {
 	}
 }
 
+// An .env may hold whatever its project's owner has in it.
+func TestWhatIsInAnEnvIsShownToNobody(t *testing.T) {
+	m := newMachine(t)
+	d := desired(t, fleet.RoleServer, "n1")
+	m.setUp(d)
+	const secrets = "# K3S_TOKEN=hush-old\nTS_AUTHKEY=hush-mesh\nexport DB_PASSWORD='hush-base'\n"
+	env := m.Read("/srv/k3s/.env")
+	for _, line := range []string{"REGRADE_IMAGE=", "COMPOSE_FILE="} {
+		env = strings.Replace(env, "\n"+line, "\n"+secrets+line, 1)
+	}
+	m.Plant("/srv/k3s/.env", env, 0o600)
+	if plan := m.setUp(d); !plan.Empty() {
+		t.Errorf("there is still to do: %+v", plan)
+	}
+	d.Docker.Images.Regrade = "regrade:v2"
+	m.Images["regrade:v2"] = "sha256:v2"
+	seen, err := m.Host().Look(t.Context(), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, problems := project.Make(seen, d)
+	var shown bytes.Buffer
+	plan.Show(&shown)
+	off, err := m.Host().LookForRemoval(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	removal, more := project.MakeRemoval(off)
+	removal.Show(&shown)
+	for _, want := range []string{"+REGRADE_IMAGE=regrade:v2", "+COMPOSE_FILE=compose.yaml:rights.yaml:without-regrade.yaml", " TS_AUTHKEY=***\n", " DB_PASSWORD=***\n", " # ***\n"} {
+		if !strings.Contains(shown.String(), want) {
+			t.Errorf("%q is not in it: %v %v", want, problems, more)
+		}
+	}
+	m.Calls, m.Fail, m.Says = nil, 1, "invalid interpolation: hush-mesh, hush-base"
+	err = m.Host().Carry(t.Context(), plan)
+	if err == nil || !strings.Contains(err.Error(), "invalid interpolation: ***, ***") {
+		t.Fatal(err)
+	}
+	if strings.Contains(shown.String()+err.Error(), "hush") {
+		t.Errorf("a secret is shown: %v\n%s", err, &shown)
+	}
+}
+
 func TestWhatASetupRefusesChangesNothing(t *testing.T) {
 	stranger := func(change func(*projecttest.Box)) func(*machine, *setup.Desired) {
 		return func(m *machine, _ *setup.Desired) {
@@ -422,8 +466,15 @@ func TestWhatASetupRefusesChangesNothing(t *testing.T) {
 		}, project.CodeOutside + ": k3s server runs on this host itself"},
 		"another project's folder": {nil, func(m *machine, _ *setup.Desired) { m.Plant("/srv/k3s/compose.yaml", "services: {}\n", 0o644) }, setup.CodeInTheWay},
 		"another name":             {old, func(_ *machine, d *setup.Desired) { d.Docker.Project = "other" }, project.CodeProject},
-		"another folder":           {old, func(_ *machine, d *setup.Desired) { d.Docker.Folder = "/opt/k3s" }, project.CodeProject},
-		"another Node":             {old, func(_ *machine, d *setup.Desired) { d.Host["node"] = "n2" }, project.CodeProject},
+		"another name where only volumes are left": {func(t *testing.T, m *machine) {
+			old(t, m)
+			m.Boxes = nil
+			if err := os.Remove(m.At(fleet.FileInstalled)); err != nil {
+				t.Fatal(err)
+			}
+		}, func(_ *machine, d *setup.Desired) { d.Docker.Project = "other" }, project.CodeProject + ": the project in /srv/k3s is called regrade by its .env"},
+		"another folder": {old, func(_ *machine, d *setup.Desired) { d.Docker.Folder = "/opt/k3s" }, project.CodeProject},
+		"another Node":   {old, func(_ *machine, d *setup.Desired) { d.Host["node"] = "n2" }, project.CodeProject},
 		"a volume that is nowhere": {old, func(m *machine, _ *setup.Desired) {
 			m.Box("k3s").Data, m.Box("k3s-agent").Data = "/nowhere", "/nowhere"
 		}, project.CodeVolume},
@@ -534,6 +585,14 @@ func TestImagesAreBroughtFromWhereTheyAre(t *testing.T) {
 			d.Docker.Images.Regrade = "registry.example/regrade:v1"
 			m.Registry["registry.example/regrade:v1"] = true
 		}, []string{"docker pull -q registry.example/regrade:v1", "docker build"}},
+		"a registry that the engine asks without TLS": {func(m *machine, d *setup.Desired) {
+			d.Docker.Images.Regrade, m.Insecure = "nas.lan:5000/regrade:v1", []string{"nas.lan:5000"}
+			m.Registry["nas.lan:5000/regrade:v1"] = true
+		}, []string{"docker pull -q nas.lan:5000/regrade:v1", "docker build"}},
+		"a registry of such a network": {func(m *machine, d *setup.Desired) {
+			d.Docker.Images.Regrade, m.Insecure = "10.0.0.9:5000/regrade:v1", []string{"10.0.0.0/8"}
+			m.Registry["10.0.0.9:5000/regrade:v1"] = true
+		}, []string{"docker pull -q 10.0.0.9:5000/regrade:v1", "docker build"}},
 		"an archive with both": {func(m *machine, d *setup.Desired) {
 			m.Images = map[string]string{}
 			m.Archive = []string{"regrade:v1", "k3s-regrade:v1.36.3-k3s1-v1"}

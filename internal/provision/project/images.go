@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -61,11 +63,49 @@ func (h Host) images(ctx context.Context, p Programs, w map[string]string, archi
 func pullable(ctx context.Context, p Programs, name string) (bool, error) {
 	bounded, cancel := context.WithTimeout(ctx, registryTimeout)
 	defer cancel()
-	out, err := p.Run(bounded, Command{Argv: []string{"docker", "manifest", "inspect", name}})
-	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
-		return false, nil
+	ask := func(argv ...string) (Output, error) {
+		out, err := p.Run(bounded, Command{Argv: append([]string{"docker"}, argv...)})
+		if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+			return Output{Code: 1}, nil
+		}
+		return out, err
 	}
+	out, err := ask("manifest", "inspect", name)
+	if err != nil || out.Code == 0 {
+		return err == nil, err
+	}
+	// The program asks registries itself and does not know which of them the engine, which
+	// will pull, takes without TLS or with any certificate.
+	if out, err = ask("info", "-f", insecure); err != nil || out.Code != 0 || !listed(registry(name), strings.Fields(out.Text)) {
+		return false, err
+	}
+	out, err = ask("manifest", "inspect", "--insecure", name)
 	return err == nil && out.Code == 0, err
+}
+
+// insecure prints the registries, by name or by network, that an engine trusts without TLS.
+const insecure = `{{range $name, $r := .RegistryConfig.IndexConfigs}}{{if not $r.Secure}}{{$name}} {{end}}{{end}}{{range .RegistryConfig.InsecureRegistryCIDRs}}{{.}} {{end}}`
+
+// registry is an image's, host:port, empty for Docker's own.
+func registry(image string) string {
+	host, _, there := strings.Cut(image, "/")
+	if !there || !strings.ContainsAny(host, ".:") && host != "localhost" {
+		return ""
+	}
+	return host
+}
+
+// listed says whether a registry is among names and networks.
+func listed(registry string, among []string) bool {
+	host := registry
+	if h, _, err := net.SplitHostPort(registry); err == nil {
+		host = h
+	}
+	ip, err := netip.ParseAddr(host)
+	return registry != "" && slices.ContainsFunc(among, func(v string) bool {
+		network, none := netip.ParsePrefix(v)
+		return v == registry || err == nil && none == nil && network.Contains(ip.Unmap())
+	})
 }
 
 // holds compares names of images as the engine does: without a tag is latest.
@@ -93,6 +133,9 @@ func ReadArchive(path string) (Archive, error) {
 		return Archive{}, fmt.Errorf("archive of images %s: %w", path, err)
 	}
 	a := Archive{Names: names(images)}
+	if len(a.Names) == 0 {
+		return Archive{}, fmt.Errorf("archive of images %s: its images have no names: save them by name, not by id", path)
+	}
 	if len(images) == 0 || images[0].Config == "" {
 		return a, nil
 	}

@@ -55,6 +55,7 @@ func TestAnArchiveSaysWhatItHolds(t *testing.T) {
 	for name, c := range map[string]struct{ file, want string }{
 		"no list":      {write(false, [2]string{"index.json", "{}"}), "no manifest.json"},
 		"a list of no": {write(false, [2]string{"manifest.json", "[{"}), "manifest.json: "},
+		"no names":     {write(false, [2]string{"manifest.json", `[{"Config":"x","RepoTags":null}]`}), "save them by name"},
 		"no archive":   {write(false), "no manifest.json"},
 		"nothing":      {filepath.Join(t.TempDir(), "nowhere"), "no such file"},
 	} {

@@ -189,6 +189,10 @@ func (m *maker) variables() {
 	if _, err := m.s.Env.With(m.want); err != nil {
 		m.refuse(CodeEnv, "%s: %v: no form of it is the same in every Compose", in(m.part.Folder, fileEnv), err)
 	}
+	// Its volumes go by the name, also where neither a container nor a record is left to tell.
+	if n := m.s.Env.Get(varProject); n != "" && n != m.want[varProject] {
+		m.refuse(CodeProject, "the project in %s is called %s by its .env: write docker.project: %s, or leave it out, for another name is another, empty node", m.part.Folder, n, n)
+	}
 	if n := m.s.Env.Get(varNode); n != "" && n != m.want[varNode] {
 		m.refuse(CodeProject, "the project in %s is of the Node %s, and the document of %s: a Node keeps its name", m.part.Folder, n, m.want[varNode])
 	}
@@ -453,7 +457,7 @@ func (m *maker) images(k3s, daemon bool) {
 		case m.s.ArchiveProblem != "":
 			m.refuse(CodeImage, "the image %s is missing here, and %s", name, m.s.ArchiveProblem)
 		default:
-			m.refuse(CodeImage, "the image %s is missing here, and no registry that this host asks has it: bring it with `docker save %s | ssh HOST docker load`, or name a file of `docker save` on this host in docker.archive", name, name)
+			m.refuse(CodeImage, "the image %s is missing here, and no registry that this host asks has it: bring it with `docker save %s | ssh HOST docker load`, or name a file of `docker save`: --image-archive of regrade apply, docker.archive in a document", name, name)
 		}
 	}
 	if load {
@@ -487,11 +491,10 @@ func (m *maker) record() {
 	m.plan.Record = r
 	old := m.s.Record
 	m.plan.Note = old == nil || old.Pending || old.Socket != r.Socket || !slices.Equal(old.Created, r.Created)
+	m.plan.secrets = m.s.Env.secrets()
 	for _, key := range []string{container.EnvToken, container.EnvAgentToken} {
-		for _, v := range []string{m.want[key], m.s.Env.Get(key)} {
-			if v != "" {
-				m.plan.secrets = append(m.plan.secrets, v)
-			}
+		if v := m.want[key]; v != "" {
+			m.plan.secrets = append(m.plan.secrets, v)
 		}
 	}
 }

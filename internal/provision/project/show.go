@@ -3,6 +3,12 @@ package project
 import (
 	"fmt"
 	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/exadev/regrade/deploy"
+	"github.com/exadev/regrade/internal/provision/setup"
 )
 
 // Show prints what a plan would change: commands that bring images, each file as a
@@ -16,7 +22,7 @@ func (p Plan) Show(w io.Writer) {
 		_, _ = fmt.Fprintf(w, "run: %s\n", c)
 	}
 	for _, f := range p.Files {
-		f.Show(w)
+		show(w, f)
 	}
 	for _, f := range p.Closed {
 		_, _ = fmt.Fprintf(w, "%s: mode becomes %04o\n", f.Path, f.Mode)
@@ -43,7 +49,7 @@ func (r Removal) Show(w io.Writer) {
 		_, _ = fmt.Fprintf(w, "run: %s\n", c)
 	}
 	for _, f := range r.Files {
-		f.Show(w)
+		show(w, f)
 	}
 	for _, path := range r.Delete {
 		_, _ = fmt.Fprintf(w, "delete %s\n", path)
@@ -52,4 +58,37 @@ func (r Removal) Show(w io.Writer) {
 		_, _ = fmt.Fprintln(w, "take the service regrade-host out of compose.yaml: the next `up` would bring it back")
 	}
 	_, _ = fmt.Fprintln(w, "k3s's containers go on as they are, behind regrade's entrypoint, which reads the role files and nothing else")
+}
+
+// show prints one file. Of an .env only what is regrade's is shown: it may hold whatever else the
+// project's owner has in it, such as the key of a mesh, and tokens of before as comments.
+func show(w io.Writer, f setup.File) {
+	if filepath.Base(f.Path) == fileEnv {
+		f.Old, f.Content = shownEnv(f.Old), shownEnv(f.Content)
+	}
+	f.Show(w)
+}
+
+func shownEnv(raw []byte) []byte {
+	if raw == nil {
+		return nil
+	}
+	shipped, _ := deploy.Compose("env.example") // without it every comment is hidden
+	example := strings.Split(string(shipped), "\n")
+	lines := strings.Split(string(raw), "\n")
+	for i, line := range lines {
+		bare := strings.TrimSpace(line)
+		key, _, set := strings.Cut(bare, "=")
+		key = strings.TrimSpace(strings.TrimPrefix(key, "export "))
+		switch {
+		case bare == "", slices.Contains(example, line), set && slices.Contains(variables, key):
+		case bare[0] == '#':
+			lines[i] = "# ***"
+		case set && envName.MatchString(key):
+			lines[i] = key + "=***"
+		default:
+			lines[i] = "***"
+		}
+	}
+	return []byte(strings.Join(lines, "\n"))
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,6 +49,9 @@ type Machine struct {
 	Images   map[string]string
 	Registry map[string]bool
 	Archive  []string
+	// Insecure are registries that the engine asks without TLS; docker asks them so where it is
+	// told to.
+	Insecure []string
 	next     int
 
 	// Calls are the commands that change something.
@@ -197,7 +201,15 @@ func (m *Machine) Run(_ context.Context, c project.Command) (project.Output, err
 		}
 		return done(m.Images[name]+"\n", true)
 	case strings.HasPrefix(words, "docker manifest inspect"):
-		return done("", m.Registry[name])
+		host := strings.Split(name, "/")[0]
+		plain := slices.ContainsFunc(m.Insecure, func(v string) bool {
+			network, err := netip.ParsePrefix(v)
+			ip, none := netip.ParseAddr(strings.Split(host, ":")[0])
+			return v == host || err == nil && none == nil && network.Contains(ip)
+		})
+		return done("", m.Registry[name] && plain == slices.Contains(c.Argv, "--insecure"))
+	case strings.HasPrefix(words, "docker info -f"):
+		return done("docker.io "+strings.Join(m.Insecure, " ")+" 127.0.0.0/8\n", true)
 	}
 	m.Calls = append(m.Calls, c.String())
 	if m.OnRun != nil {
