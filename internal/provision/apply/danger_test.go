@@ -199,6 +199,16 @@ func TestAHostOnWhichAnyK3sRunsIsNoNewOne(t *testing.T) {
 	}
 }
 
+// Of two addresses the second may have a space before it, which k3s does not read.
+func TestASecondAddressBehindASpaceIsTheNodes(t *testing.T) {
+	s := newSite(t)
+	s.fleet.Hosts[1].NodeIP = "fd00::2, 10.0.0.2"
+	n2 := s.c.nodes["n2"]
+	n2.InternalIP = "10.0.0.2"
+	s.c.nodes["n2"] = n2
+	s.must(s.turn().Apply(t.Context()))
+}
+
 func TestAStandbyAloneBorrowsFromAServerOutsideOfTheLimit(t *testing.T) {
 	s := newSite(t)
 	s.must(s.turn().Apply(t.Context()))

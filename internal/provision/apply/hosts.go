@@ -295,7 +295,7 @@ func (t *Turn) setUp(ctx context.Context, which func(*host) bool, atOnce int) er
 }
 
 func (t *Turn) one(ctx context.Context, h *host) error {
-	if n, there := t.nodes[h.Name]; there && h.NodeIP != "" && n.InternalIP != "" && !slices.Contains(strings.Split(h.NodeIP, ","), n.InternalIP) {
+	if n, there := t.nodes[h.Name]; there && h.NodeIP != "" && n.InternalIP != "" && !slices.Contains(h.NodeIPs(), n.InternalIP) {
 		return refusal(CodeNodeIP, "its Node has the address %s and fleet.yaml says node-ip: %s; an etcd member's address never changes", n.InternalIP, h.NodeIP)
 	}
 	if err := t.unfounded(h); err != nil {

@@ -197,8 +197,8 @@ const joinWait = 5 * time.Minute
 // join makes the host an agent: configuration, environment and a start.
 func (t *Turn) join(ctx context.Context, h *host) error {
 	config := map[string]any{"node-name": h.Name}
-	if h.NodeIP != "" {
-		config["node-ip"] = strings.Split(h.NodeIP, ",")
+	if ips := h.NodeIPs(); ips != nil {
+		config["node-ip"] = ips
 	}
 	raw, err := yaml.Marshal(config)
 	if err != nil {

@@ -71,6 +71,7 @@ hosts:
     join-url: https://n1.example:16443
     labels: {rack: 12, topology.kubernetes.io/zone: a}
     project: /opt/k3s
+    docker: {project: fleet}
     settings: {docker: {project: fleet}, period: 20s, levels: {enabled: true, some: 12.0, full: 4.5}}
   - {name: n2, address: fd00::2, role: server, ssh: local}
   - {name: n3, address: n3.example, role: server, platform: docker}
@@ -82,7 +83,7 @@ hosts:
 			{
 				Name: "n1.example", Address: "fd00::1", SSH: "root@[fd00::1]:22", Platform: inventory.Docker, Role: fleet.RoleServer, Pinned: true,
 				NodeIP: "fd00::1, 10.0.0.1", JoinURL: "https://n1.example:16443", Labels: map[string]string{"rack": "12", "topology.kubernetes.io/zone": "a"},
-				Project: "/opt/k3s", Settings: map[string]any{
+				Project: "/opt/k3s", Docker: &inventory.Project{Project: "fleet"}, Settings: map[string]any{
 					"docker": map[string]any{"project": "fleet"}, "period": "20s",
 					"levels": map[string]any{"enabled": true, "some": int64(12), "full": 4.5},
 				},

@@ -107,30 +107,41 @@ func (h Host) document() *setup.Docker {
 			LogDriver: p.LogDriver, Socket: p.Socket, Program: p.Program,
 		}
 	}
-	if ip := h.ownIP(); ip != "" {
+	if ips := h.ownIPs(); len(ips) > 0 {
 		if d.Flags == nil {
 			d.Flags = k3s.Config{}
 		}
-		d.Flags[keyNodeIP] = strings.Split(ip, ",")
+		d.Flags[keyNodeIP] = ips
 	}
 	return d
 }
 
-// ownIP is k3s's node-ip of a Docker host, which is written down where the host has no
+// NodeIPs are the addresses of NodeIP, each as k3s reads it; nil for none.
+func (h Host) NodeIPs() (out []string) {
+	if h.NodeIP == "" {
+		return nil
+	}
+	for ip := range strings.SplitSeq(h.NodeIP, ",") {
+		out = append(out, strings.TrimSpace(ip))
+	}
+	return out
+}
+
+// ownIPs are k3s's node-ip of a Docker host, which is written down where the host has no
 // configuration yet: the file's, else the address where it is one.
-func (h Host) ownIP() string {
-	if h.NodeIP != "" {
-		return h.NodeIP
+func (h Host) ownIPs() []string {
+	if ips := h.NodeIPs(); ips != nil {
+		return ips
 	}
 	if ip, err := netip.ParseAddr(h.Address); err == nil {
-		return ip.String()
+		return []string{ip.String()}
 	}
-	return ""
+	return nil
 }
 
 // ownProject says what is wrong with a Docker host's project, as its setup would.
 func (r *reader) ownProject(f Fleet, h Host, at string) {
-	if h.Platform != Docker || h.Docker == nil {
+	if h.Platform != Docker {
 		return
 	}
 	for _, err := range f.Document(h).CheckDocker() {

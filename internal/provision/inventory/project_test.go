@@ -55,7 +55,7 @@ func TestADockerHostIsToldWhatTheFileSaysOfItsProject(t *testing.T) {
 	if d := f.Document(f.Hosts[0]).Docker; d.Flags != nil {
 		t.Errorf("node-ip of a name: %v", d.Flags)
 	}
-	f.Hosts[0].NodeIP = "10.0.0.1,fd00::1"
+	f.Hosts[0].NodeIP = "10.0.0.1, fd00::1" // a space is nothing that k3s reads
 	if d := cmp.Diff(k3s.Config{"node-ip": {"10.0.0.1", "fd00::1"}}, f.Document(f.Hosts[0]).Docker.Flags); d != "" {
 		t.Error(d)
 	}
@@ -82,6 +82,7 @@ func TestWhatIsWrongWithAProjectHasItsLine(t *testing.T) {
 		"a flag of the file's own":  {"      flags: {token: a}\n", "hosts[1].docker.flags: token is given in another way"},
 		"another file first":        {"      files: [rights.yaml]\n", "line 10: hosts[1].docker.files: compose.yaml comes first"},
 		"a network of its own":      {"      network: bridge\n", `line 10: hosts[1].docker.network: "bridge" is neither host nor container:NAME`},
+		"a log driver of no name":   {"      log-driver: a b\n", `line 10: hosts[1].docker.log-driver: "a b" is no name of a log driver`},
 		"a daemon's setting":        {"      log-driver: local\n    settings:\n      lock: /run/x\n", "line 12: hosts[1].settings.lock: on docker it is always"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -90,6 +91,10 @@ func TestWhatIsWrongWithAProjectHasItsLine(t *testing.T) {
 				t.Errorf("%v\nwant %s", err, c.want)
 			}
 		})
+	}
+	// What contradicts the project is said of a host as well of whose project the file says nothing.
+	if _, err := inventory.Parse([]byte("hosts: [{name: n1, address: 10.0.0.1, role: server, platform: docker, settings: {docker: {project: k}}}]"), flags); err == nil || !strings.Contains(err.Error(), "line 1: hosts[0].settings.docker.project: is not docker.project") {
+		t.Errorf("a project that the daemon alone is told of: %v", err)
 	}
 	if _, err := inventory.Parse([]byte("hosts: [{name: n1, address: 10.0.0.1, role: server, docker: {project: k}}]"), flags); err == nil || !strings.Contains(err.Error(), "docker: is for platform docker alone") {
 		t.Errorf("on a native host: %v", err)

@@ -126,6 +126,9 @@ func (d Desired) checkDocker(h settings.Host) []error {
 			bad(key, "%q is no name of an image", name)
 		}
 	}
+	if p.LogDriver != "" && !imageName.MatchString(p.LogDriver) {
+		bad("log-driver", "%q is no name of a log driver", p.LogDriver)
+	}
 	for key, url := range map[string]string{"join-server": p.JoinServer, "agent-server": p.AgentServer} {
 		if url == "" {
 			continue
