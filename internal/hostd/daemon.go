@@ -57,7 +57,8 @@ type Settings struct {
 	Command *Command
 	// Levels switch the level half on; nil is off.
 	Levels *LevelSettings
-	// Rested is called when a pass has nothing more to do, before the daemon waits; may be nil.
+	// Rested is called before the daemon waits for a whole period with nothing under
+	// way; may be nil.
 	Rested func()
 	// Silent suppresses reports and heartbeats (a command that only looks).
 	Silent bool
@@ -273,7 +274,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 			said = err.Error()
 		}
 		if !wake.Again {
-			if d.s.Rested != nil {
+			if d.s.Rested != nil && wake.After >= d.facts.Policy.Period {
 				d.s.Rested()
 			}
 			d.rest(ctx, wake)

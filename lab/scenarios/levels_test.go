@@ -21,8 +21,14 @@ import (
 // graded is a cluster whose hosts change their level by themselves, quickly, with no controller.
 func graded(t *testing.T, spec cluster.Spec, writeThrough ...string) *scenario {
 	t.Helper()
+	return gradedBy(t, spec, cluster.LevelSettings(), writeThrough...)
+}
+
+// gradedBy is the same with settings of the scenario's own.
+func gradedBy(t *testing.T, spec cluster.Spec, settings map[string]any, writeThrough ...string) *scenario {
+	t.Helper()
 	t.Parallel()
-	spec.HostSettings = cluster.LevelSettings()
+	spec.HostSettings = settings
 	c := cluster.Start(t, spec)
 	for _, name := range []string{"n1", "n2", "n3"} {
 		if err := c.Pressure(t.Context(), c.Host(name), 0); err != nil {
