@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -332,6 +333,22 @@ func Test_real_pressure_steps_down(t *testing.T) {
 	s.end("n1", "n2", "n3")
 }
 
+// slowReads makes the blkio cgroup beside a memory cgroup, in which reads from the lab's disk get so many bytes a second
+// and no more. The hosts of a fleet do not share a disk: without it the tasks on one take the voters' disk from the others.
+func (s *scenario) slowReads(memory string, rate int) string {
+	s.t.Helper()
+	folder := strings.Replace(memory, "/sys/fs/cgroup/memory/", "/sys/fs/cgroup/blkio/", 1)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		s.t.Skipf("the blkio cgroup: %v", err)
+	}
+	s.t.Cleanup(func() { _ = os.Remove(folder) })
+	var disk syscall.Stat_t
+	s.must(syscall.Stat(s.Lab.Dir(), &disk))
+	device := fmt.Sprintf("%d:%d", unix.Major(disk.Dev), unix.Minor(disk.Dev))
+	s.must(os.WriteFile(filepath.Join(folder, "blkio.throttle.read_bps_device"), fmt.Appendf(nil, "%s %d", device, rate), 0o644))
+	return folder
+}
+
 // squeeze puts the processes of units on a host into a memory cgroup of their own below the host's.
 func (s *scenario) squeeze(name string, units []string, limit int64) string {
 	s.t.Helper()
@@ -347,6 +364,7 @@ func (s *scenario) squeeze(name string, units []string, limit int64) string {
 	}
 	s.t.Cleanup(func() { _ = os.Remove(folder) })
 	s.must(os.WriteFile(filepath.Join(folder, "memory.limit_in_bytes"), fmt.Append(nil, limit), 0o644))
+	slow := s.slowReads(folder, 16<<20)
 	moved := 0
 	for _, u := range units {
 		out, err := s.Host(name).Systemctl(s.t.Context(), "show", "--value", "--property=ControlGroup", u)
@@ -355,7 +373,9 @@ func (s *scenario) squeeze(name string, units []string, limit int64) string {
 		raw, err := os.ReadFile(filepath.Join("/sys/fs/cgroup/systemd/regrade-lab", filepath.Base(s.Lab.Dir()), name, "payload", strings.TrimSpace(out), "cgroup.procs"))
 		s.must(err)
 		for pid := range strings.FieldsSeq(string(raw)) {
-			if os.WriteFile(filepath.Join(folder, "cgroup.procs"), []byte(pid), 0o644) == nil {
+			// A task's sleep may have ended meanwhile; its shell has not.
+			inMemory := os.WriteFile(filepath.Join(folder, "cgroup.procs"), []byte(pid), 0o644)
+			if inMemory == nil && os.WriteFile(filepath.Join(slow, "cgroup.procs"), []byte(pid), 0o644) == nil {
 				moved++
 			}
 		}
