@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/k3s/catest"
@@ -116,4 +117,23 @@ func TestADockerHostWhoseEngineIsSilentIsLeftOut(t *testing.T) {
 	if s.machines["n1"].setUp || s.machines["n1"].files["/usr/local/bin/regrade"] != "" || !s.machines["n3"].setUp {
 		t.Error("n1 was written to, or another one was not")
 	}
+}
+
+// One that hangs is not waited for, and is no concern of a native host's.
+func TestAnEngineThatHangsHoldsNoTurnUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newMixed(t)
+		s.machines["n1"].hangs, s.machines["n2"].hangs = true, true
+		began := time.Now()
+		out, err := s.turn(image).Apply(t.Context())
+		if err != nil || len(out.Problems) != 1 || !strings.Contains(out.Problems["n1"].Sentence, "its engine has not answered in 30s") {
+			t.Errorf("%+v, %v", out, err)
+		}
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("it took %s", took)
+		}
+		if s.machines["n1"].setUp || !s.machines["n2"].setUp || !s.machines["n3"].setUp {
+			t.Error("n1 was written to, or another one was not")
+		}
+	})
 }
