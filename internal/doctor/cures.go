@@ -38,7 +38,7 @@ var cures = map[string]string{
 	CodeStaleUnit:        "systemctl daemon-reload; k3s goes on running",
 	CodeNoCondition:      "give the unit its drop-in with ExecCondition (docs/operations.md, step 3) and systemctl daemon-reload",
 	CodeLeavingLeft:      "see that no member list has this host, then `regrade host finish-demote`; if one has it, delete the file",
-	CodeJoiningLeft:      "delete it and the same in /run/regrade: where there is a datastore, the server may start by it",
+	CodeJoiningLeft:      "the daemon deletes it on a server that votes, and on a standby; where there is a datastore and a member list has this host, let its server run, else delete it and the same in /run/regrade",
 	CodeAllowJoin:        "delete it once the server has joined",
 	CodeTombstone:        "`regrade host finish-demote`: it moves the datastore aside and starts the agent",
 	CodeStray:            "see that no member list has this host, then move server/db aside",

@@ -210,7 +210,11 @@ func (h Host) leftovers() []Finding {
 	if f.Leaving != "" && !swapping {
 		c.fail(CodeLeavingLeft, "%s names swap %s, which is not under way: this host starts as a server and is to be removed", fleet.FileLeaving, f.Leaving)
 	}
-	if f.Joining != "" && !swapping {
+	switch {
+	case f.Joining == "" || swapping:
+	case f.Role != fleet.RoleServer && f.Datastore && !f.Tombstone:
+		c.fail(CodeJoiningLeft, "%s names swap %s, which is not under way, and there is a datastore in server/db: by the two the server starts, whatever the role file says", fleet.FileJoinBegun, f.Joining)
+	default:
 		c.warn(CodeJoiningLeft, "%s names swap %s, which is not under way", fleet.FileJoinBegun, f.Joining)
 	}
 	if f.AllowJoin {

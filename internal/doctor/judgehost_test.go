@@ -151,6 +151,7 @@ func TestWhatIsWrongWithAHost(t *testing.T) {
 		"leaving while the Lease is held":    {standby, func(h *doctor.Host) { h.Files.Leaving, h.API.SwapHeld = "s", true }, nil},
 		"leaving, and nobody can tell of it": {standby, func(h *doctor.Host) { h.Files.Leaving, h.API.Problem = "s", "refused" }, []string{"warn NoAPI"}},
 		"joining without a swap":             {standby, func(h *doctor.Host) { h.Files.Joining = "s" }, []string{"warn JoiningLeft"}},
+		"the same beside a datastore":        {standby, func(h *doctor.Host) { h.Files.Joining, h.Files.Datastore = "s", true }, []string{"fail JoiningLeft"}},
 		"an operator's join is allowed":      {standby, func(h *doctor.Host) { h.Files.AllowJoin = true }, []string{"warn AllowJoinSet"}},
 		"a tombstone":                        {server, func(h *doctor.Host) { h.Files.Tombstone = true }, []string{"fail TombstoneLeft"}},
 		"a datastore on an agent (rule 12)":  {standby, func(h *doctor.Host) { h.Files.Datastore = true }, []string{"fail StrayDatastore"}},

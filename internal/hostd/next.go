@@ -22,7 +22,7 @@ func Next(f Facts) Decision {
 	}
 	o := f.order()
 	var waits Decision
-	rules := []func(Facts, order) Decision{finish, ordered, alone, orphaned, boot, snapshot, adopt, identify, prune, peerPort}
+	rules := []func(Facts, order) Decision{finish, ordered, alone, orphaned, boot, snapshot, adopt, joinEnded, identify, prune, peerPort}
 	switch {
 	case f.Command != nil && f.Command.levels():
 		rules = nil

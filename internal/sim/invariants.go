@@ -432,7 +432,7 @@ func (w *World) Clean() []string {
 
 func (w *World) cleanHost(h *Host, voter bool, say func(string, ...any)) {
 	server, agent := h.Units[fleet.RoleServer], h.Units[fleet.RoleAgent]
-	if h.Files.Leaving != "" || h.Files.Joining.Swap != "" && !voter {
+	if h.Files.Leaving != "" || h.Files.Joining.Swap != "" {
 		say("%s is left with leaving %q joining %q", h.Name, h.Files.Leaving, h.Files.Joining.Swap)
 	}
 	if voter {

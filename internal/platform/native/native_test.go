@@ -50,6 +50,8 @@ func TestAVoterStartsWhateverElseCannotBeRead(t *testing.T) { // safety rules 11
 		"a server configuration of no YAML": func(_ *native.Files, plant func(string, string)) { plant(fleet.FileServerConf, "[") },
 		"a voters file too big":             func(_ *native.Files, plant func(string, string)) { plant(fleet.FileVoters, big) },
 		"a joining file too big":            func(_ *native.Files, plant func(string, string)) { plant(fleet.FileJoining, big) },
+		"a join begun that is too big":      func(_ *native.Files, plant func(string, string)) { plant(fleet.FileJoinBegun, big) },
+		"a join begun that is a folder":     func(_ *native.Files, plant func(string, string)) { plant(fleet.FileJoinBegun+"/x", "") },
 		"an allow-join file too big":        func(_ *native.Files, plant func(string, string)) { plant(fleet.FileAllowJoin, big) },
 		"a cluster id that is none":         func(_ *native.Files, plant func(string, string)) { plant(fleet.FileClusterID, "?\n") },
 		"a member name that is a folder": func(_ *native.Files, plant func(string, string)) {

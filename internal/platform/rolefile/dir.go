@@ -76,9 +76,10 @@ func (d Dir) Read() (Files, error) {
 		f.Joining = Joining{} // what cannot be read confirms nothing
 	}
 	if f.Joining.Swap == "" {
+		// A voter whose role file says server needs none of it.
 		begun, err := d.line(fleet.FileJoinBegun)
 		if err != nil {
-			return Files{}, err
+			f.JoiningProblem = err.Error()
 		}
 		f.Joining.Swap = fleet.SwapID(begun)
 	}

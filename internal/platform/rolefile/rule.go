@@ -153,7 +153,8 @@ func mayJoin(f Files) Answer {
 			return yes("it joins in swap %s", f.Joining.Swap)
 		}
 		return yes("the operator allowed it with allow-join")
-	case f.Joining.BootID != "":
+	case f.Joining.BootID != "", f.Joining.Swap != "" && f.Role == "":
+		// Without a role file it would join, or found a cluster, as before regrade.
 		return no("the join of swap %s was confirmed before this boot", f.Joining.Swap)
 	case f.Leaving != "":
 		return no("it is leaving in swap %s and has no datastore", f.Leaving)
@@ -195,9 +196,10 @@ func mayAgent(f Files) Answer {
 			return no("the server may start: %s", server.Why)
 		}
 		return yes("the role file says agent")
-	case f.Role == "" && (f.Former() || f.AllowJoin) && mayServer(f).May:
+	case f.Role == "" && (f.Former() || f.AllowJoin || f.Joining.Swap != "") && mayServer(f).May:
 		// Both units are enabled by now: a lost role file must not start both. An
-		// identity that cannot be read was written by regrade all the same.
+		// identity that cannot be read was written by regrade all the same, and so was a
+		// join that an earlier boot began.
 		return no("no role file, and the server may start: %s", mayServer(f).Why)
 	case f.Role == "":
 		return yes("no role file: as it was before regrade")

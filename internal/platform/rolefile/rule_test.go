@@ -31,6 +31,8 @@ func TestWhatMayStart(t *testing.T) {
 		"promote, confirmed":                     {rolefile.Files{Role: "agent", Joining: joining, JoinURL: "https://b:6443", Token: true}, may{true, false}, may{false, true}},
 		"promote, the WAL exists, role not yet":  {rolefile.Files{Role: "agent", Joining: joining, WAL: true, JoinURL: "https://b:6443", Token: true}, may{true, false}, may{true, false}},
 		"promote, removed before the role file":  {rolefile.Files{Role: "agent", Joining: joining, WAL: true, Tombstone: true}, may{false, false}, may{false, true}},
+		"promote, the role file is lost":         {rolefile.Files{Joining: joining, WAL: true, JoinURL: "https://b:6443", Token: true}, may{true, false}, may{true, false}},
+		"promote, no WAL, the role file is lost": {rolefile.Files{Joining: joining, JoinURL: "https://b:6443", Token: true}, may{true, false}, may{false, true}},
 		"promote, the WAL exists, role server":   {rolefile.Files{Role: "server", Joining: joining, WAL: true}, may{true, false}, may{true, false}},
 		"step-down, leaving written first":       {rolefile.Files{Role: "server", Leaving: id, WAL: true}, may{true, false}, may{true, false}},
 		"step-down, role agent last":             {rolefile.Files{Role: "agent", Leaving: id, WAL: true}, may{true, false}, may{true, false}},
@@ -96,8 +98,8 @@ func TestWhatMayStart(t *testing.T) {
 func TestNeverBothRoles(t *testing.T) { // safety rule 10
 	rapid.Check(t, func(t *rapid.T) {
 		f := files(t)
-		if f.Role == "" && f.RoleProblem == "" && !f.Former() {
-			f.Role = fleet.RoleAgent // no role file and never a member: as before regrade, which may be both
+		if f.Role == "" && f.RoleProblem == "" && !f.Former() && f.Joining.Swap == "" {
+			f.Role = fleet.RoleAgent // no role file and never a member, nor about to be one: as before regrade, which may be both
 		}
 		if rolefile.MayStart(f, fleet.RoleServer).May && rolefile.MayStart(f, fleet.RoleAgent).May {
 			t.Fatalf("both may start: %+v", f)
