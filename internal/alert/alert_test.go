@@ -311,6 +311,15 @@ func TestAServerHeldAtALevelIsNoLoss(t *testing.T) { // R-K-12, R-X-09, R-N-08
 	s.want()
 }
 
+// Another program of the same form writes the label as it is.
+func TestAServerAtTheLevelFullIsALoss(t *testing.T) { // R-X-09
+	s := newStory(t)
+	s.minutes(20, func(d *heartbeat.Document) {
+		d.NotReady = []heartbeat.NotReady{{Name: "n2", Role: fleet.RoleServer, Since: start, Level: fleet.LevelFull, Voter: true}}
+	})
+	s.want("alert server_not_ready n2")
+}
+
 func TestAnAgentThatIsNotReadyIsNobodysAlert(t *testing.T) {
 	s := newStory(t)
 	s.minutes(60, func(d *heartbeat.Document) {
@@ -546,6 +555,18 @@ func TestAClockThatJumpsRaisesNothing(t *testing.T) {
 	s.minutes(5, nil)
 	s.at = s.at.Add(-48 * time.Hour)
 	s.minutes(30, nil)
+	s.want()
+}
+
+// Its document has moved its times with the clock (beat.Beat); so must what was noticed.
+func TestAClockThatJumpsAheadTellsNothingEarly(t *testing.T) {
+	s := newStory(t)
+	silent := func(d *heartbeat.Document) {
+		d.Voters.Up, d.Voters.Tolerance, d.Voters.NoToleranceSince, d.Voters.Down = 2, 0, s.at.Add(-5*time.Minute), []string{"n2"}
+	}
+	s.minutes(5, silent)
+	s.at = s.at.Add(24 * time.Hour)
+	s.minutes(5, silent)
 	s.want()
 }
 

@@ -109,7 +109,7 @@ func (w *weigher) unread(part string) bool { return slices.Contains(w.d.Unread, 
 // swap is left alone until the swap's bound (R-F-04).
 func (w *weigher) servers() {
 	for _, n := range w.d.NotReady {
-		if n.Role != fleet.RoleServer || n.Level != "" {
+		if n.Role != fleet.RoleServer || n.Level != "" && n.Level != fleet.LevelFull {
 			continue
 		}
 		if w.timeless(n.Since) {
@@ -183,7 +183,8 @@ func (w *weigher) tolerance() {
 	}
 	// It counts from when nothing else said it: a lost server that is back is not up
 	// before its daemon speaks.
-	if since := w.first(c); !since.IsZero() || !w.once {
+	// Where the document's own time is the later one, a clock has jumped ahead since.
+	if since := w.first(c); !since.IsZero() && since.After(c.Since) || since.IsZero() && !w.once {
 		c.Since = since
 	}
 	w.add(c, w.within)

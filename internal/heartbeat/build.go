@@ -64,6 +64,24 @@ func (d *Document) Memory() Memory {
 	return m
 }
 
+// Moved is the same by a clock that has jumped by so much since.
+func (m Memory) Moved(by time.Duration) Memory {
+	move := func(t time.Time) time.Time {
+		if t.IsZero() {
+			return t
+		}
+		return t.Add(by)
+	}
+	m.EvenSince, m.NoToleranceSince = move(m.EvenSince), move(m.NoToleranceSince)
+	m.Failing, m.NotReady = maps.Clone(m.Failing), maps.Clone(m.NotReady)
+	for _, times := range []map[string]time.Time{m.Failing, m.NotReady} {
+		for name, t := range times {
+			times[name] = move(t)
+		}
+	}
+	return m
+}
+
 // Names in Unread.
 const (
 	UnreadNodes  = "nodes"

@@ -64,6 +64,10 @@ type Settings struct {
 // Timeout is how long a publisher may take.
 const Timeout = 10 * time.Second
 
+// maxJump is how far the API's Date may be from where the own clock has carried the last
+// one: two API servers' clocks are never quite the same.
+const maxJump = 30 * time.Second
+
 // recallLife is how old a published document may be to go on from after a restart:
 // of what was between nobody knows.
 const recallLife = time.Hour
@@ -209,10 +213,15 @@ func (b *Beat) observe(ctx context.Context) (o heartbeat.Observation, raw string
 
 // now is the API server's Date, which dates all that is in a document. While it does
 // not answer, its last one is carried on by this process's own clock, whose wall
-// time may be another (safety rule 22).
+// time may be another (safety rule 22). When it jumps, what has lasted for a while has
+// lasted for no longer by that: the times of before go with it.
 func (b *Beat) now(answered bool) time.Time {
 	local := b.s.Now()
 	if date := b.cluster.Date(); answered && !date.IsZero() {
+		if jump := date.Sub(b.date.Add(local.Sub(b.at))).Truncate(time.Second); !b.date.IsZero() && jump.Abs() > maxJump {
+			b.memory = b.memory.Moved(jump)
+			b.log.Warn("the API server's clock has jumped", "by", jump.String())
+		}
 		b.date, b.at = date, local
 		return date.UTC().Truncate(time.Second)
 	}

@@ -318,3 +318,44 @@ func TestAnEndingProcessPublishesNothing(t *testing.T) {
 		}
 	})
 }
+
+// A day more on the API server's clock is no day of trouble: who reads the document
+// compares its times with its own, and would be told at once (safety rule 22).
+func TestAClockThatJumpsMakesNoTroubleOlder(t *testing.T) {
+	for name, jump := range map[string]time.Duration{
+		"ahead": 24 * time.Hour, "back": -24 * time.Hour, "by as much as two servers differ": 20 * time.Second,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig("put")
+				b := start(r, r)
+				b.Tick(t.Context())
+				r.voters, r.held = 2, "n2" // the held one has no host daemon that speaks
+				b.Tick(t.Context())
+				time.Sleep(5 * time.Minute)
+				b.Tick(t.Context())
+				time.Sleep(3 * time.Minute)
+				r.off += jump
+				b.Tick(t.Context())
+				d := r.document(t)
+				times := map[string]time.Time{"even": d.Voters.EvenSince, "no tolerance": d.Voters.NoToleranceSince}
+				for _, c := range d.Checks {
+					if !c.OK {
+						times[c.Name] = c.Since
+					}
+				}
+				for _, n := range d.NotReady {
+					times[n.Name] = n.Since
+				}
+				if len(times) < 4 {
+					t.Errorf("only %v", times)
+				}
+				for of, since := range times {
+					if age := d.At.Sub(since); age < 7*time.Minute || age > 9*time.Minute {
+						t.Errorf("%s lasts for %s, want 8m", of, age)
+					}
+				}
+			})
+		})
+	}
+}
