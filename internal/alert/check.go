@@ -65,4 +65,4 @@ func aged(l Look, after time.Duration) string {
 }
 
 // Would is the message that a condition would be told by.
-func Would(c Condition, at time.Time) Message { return began(c, at, 0) }
+func Would(c Condition, at time.Time) Message { return began(c, at, 0, "") }

@@ -39,24 +39,29 @@ const Protocol = 1
 // maxSentence is how long one may be, in bytes.
 const maxSentence = 1024
 
-// began is the message of a condition, number n of all that a state has made.
-func began(c Condition, at time.Time, n uint64) Message {
+// began is the message of a condition, number n of all that a state has made; born is
+// that state's own name.
+func began(c Condition, at time.Time, n uint64, born string) Message {
 	return Message{
-		Protocol: Protocol, ID: id(c, Began, n), Event: Began, Kind: c.Kind, Subject: clean(c.Subject), Severity: c.Severity,
+		Protocol: Protocol, ID: id(c, Began, n, born), Event: Began, Kind: c.Kind, Subject: clean(c.Subject), Severity: c.Severity,
 		Title: title(c), Sentence: clean(c.Sentence), Since: c.Since, At: at,
 	}
 }
 
-func ended(c Condition, at time.Time, n uint64) Message {
-	m := began(c, at, n)
-	m.ID, m.Event, m.Title = id(c, Ended, n), Ended, "Over: "+m.Title
+func ended(c Condition, at time.Time, n uint64, born string) Message {
+	m := began(c, at, n, born)
+	m.ID, m.Event, m.Title = id(c, Ended, n, born), Ended, "Over: "+m.Title
 	m.Sentence = clean("It is over, as of " + stamp(at) + ". It was: " + c.Sentence)
 	return m
 }
 
 // id has the condition's own time in it, so that the ids of a state that was lost
-// and begun anew are not those of other conditions.
-func id(c Condition, e Event, n uint64) string {
+// and begun anew are not those of other conditions. That no document was ever seen has
+// none, and has the state's name in its place: a receiver drops what it has had.
+func id(c Condition, e Event, n uint64, born string) string {
+	if c.Since.IsZero() && born != "" {
+		return clean(fmt.Sprintf("%s-%s-%s-%s-%d", e, c.Kind, c.Subject, born, n))
+	}
 	return clean(fmt.Sprintf("%s-%s-%s-%s-%d", e, c.Kind, c.Subject, c.Since.UTC().Format("20060102T150405Z"), n))
 }
 

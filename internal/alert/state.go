@@ -15,6 +15,8 @@ type State struct {
 	Protocol int `json:"protocol"`
 	// By is the process that wrote it.
 	By string `json:"by,omitempty"`
+	// Born is the process that began it, with nothing to go on from.
+	Born string `json:"born,omitempty"`
 	// Last is the greatest time in a document; Still is for how long, in seconds, no
 	// newer one has been seen, while somebody looked.
 	Last  time.Time `json:"last,omitzero"`
@@ -225,7 +227,7 @@ func staleWords(s State, g Sight) string {
 func (s *State) begin(c Condition, at time.Time, r Rules) {
 	s.Active = append(s.Active, c)
 	s.Count++
-	s.post(began(c, at, s.Count), r)
+	s.post(began(c, at, s.Count, s.Born), r)
 }
 
 func (s *State) end(c Condition, at time.Time, r Rules) {
@@ -233,7 +235,7 @@ func (s *State) end(c Condition, at time.Time, r Rules) {
 	c = s.Active[i]
 	s.Active = slices.Delete(s.Active, i, i+1)
 	s.Count++
-	s.post(ended(c, at, s.Count), r)
+	s.post(ended(c, at, s.Count, s.Born), r)
 }
 
 func (s *State) post(m Message, r Rules) {

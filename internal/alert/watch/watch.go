@@ -110,7 +110,7 @@ func New(s Settings) *Watch {
 	if s.ID == "" {
 		s.ID = rand.Text()
 	}
-	w := &Watch{s: s, log: s.Log, rules: alert.Rules{After: s.After}, said: map[string]string{}}
+	w := &Watch{s: s, log: s.Log, rules: alert.Rules{After: s.After}, said: map[string]string{}, state: alert.State{Born: s.ID}}
 	for _, r := range s.Receivers {
 		w.rules.Receivers = append(w.rules.Receivers, r.Name())
 	}

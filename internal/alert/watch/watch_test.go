@@ -341,6 +341,25 @@ func TestADamagedStateIsBegunAnew(t *testing.T) {
 	})
 }
 
+// A receiver drops a message whose id it has had, and no document gives it a time.
+func TestAHeartbeatThatWasNeverSeenIsToldAgainAfterTheStateIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig("webhook")
+		r.docErr = errors.New("connection refused")
+		for range 2 {
+			r.kept = nil
+			w := r.process(nil)
+			for range 20 {
+				w.Look(t.Context())
+				time.Sleep(time.Minute)
+			}
+		}
+		if told, again := r.told("webhook"); len(told) != 2 || again != 0 {
+			t.Errorf("%v, %d with an id that was there before", told, again)
+		}
+	})
+}
+
 func TestADiskThatTakesNoStateTellsAllTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig("webhook")
