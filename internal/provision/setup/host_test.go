@@ -85,6 +85,8 @@ func (b *bus) parse(name string) setup.Service {
 				s.Commands = append(s.Commands, strings.Fields(strings.ReplaceAll(value, "'", "")))
 			case key == "ExecCondition":
 				s.Conditions = append(s.Conditions, value)
+			case key == "Environment":
+				s.Environment = append(s.Environment, value)
 			case key == "EnvironmentFile":
 				s.EnvironmentFiles = append(s.EnvironmentFiles, strings.TrimPrefix(strings.ReplaceAll(value, "%N", strings.TrimSuffix(name, ".service")), "-"))
 			}
@@ -720,6 +722,29 @@ func TestTheOtherUnitHasTheProxyToo(t *testing.T) {
 			}
 			if d := cmp.Diff(before, h.state()); d != "" {
 				t.Errorf("left behind, or lost:\n%s", d)
+			}
+		})
+	}
+}
+
+// A swap has the host join a server that its unit's drop-in names; the next apply has nothing to do with that.
+func TestTheServerOfASwapStaysInItsDropIn(t *testing.T) { // safety rule 15
+	for name, k := range kinds {
+		t.Run(name, func(t *testing.T) {
+			h := k.make(t)
+			if _, problems, err := h.run(desired(t, k.role, k.node)); err != nil || len(problems) > 0 {
+				t.Fatal(problems, err)
+			}
+			dropIn := map[fleet.Role]string{fleet.RoleServer: fleet.FileUnitJoin, fleet.RoleAgent: fleet.FileAgentUnit}[k.role]
+			h.plant(dropIn, "[Service]\nEnvironment="+fleet.EnvJoinHost+"=10.0.0.2\n", 0o644)
+			h.bus.read = nil // H had systemd read its units
+			before := h.state()
+			plan, problems, err := h.run(desired(t, k.role, k.node))
+			if err != nil || len(problems) > 0 || !plan.Empty() {
+				t.Errorf("%+v, %v, %v", plan, problems, err)
+			}
+			if d := cmp.Diff(before, h.state()); d != "" {
+				t.Errorf("changed:\n%s", d)
 			}
 		})
 	}

@@ -283,14 +283,16 @@ func (s Seen) config(role fleet.Role, made k3s.Config, labels map[string]string)
 }
 
 // surroundings is the environment file of a unit that regrade makes, nil for none: the variables
-// of the role that runs, but for those that k3s takes flags from. One that is there stays.
+// of the role that runs, but for those that k3s takes flags from, and for the server that a swap had
+// this role join: it stands in a drop-in, which a file would outlive and overrule. One that is there
+// stays.
 func (s Seen) surroundings(runs, r fleet.Role) []byte {
 	ours := !s.Units[r].Loaded || slices.Contains(s.created(), unitDir+units[r])
 	if r == runs || !ours || s.Files[unitDir+units[r]+envSuffix] != nil {
 		return nil
 	}
 	env := maps.Clone(s.Units[runs].Env)
-	maps.DeleteFunc(env, func(key, _ string) bool { return strings.HasPrefix(key, "K3S_") })
+	maps.DeleteFunc(env, func(key, _ string) bool { return strings.HasPrefix(key, "K3S_") || key == fleet.EnvJoinHost })
 	if len(env) == 0 {
 		return nil
 	}
