@@ -44,7 +44,7 @@ func Test_levels_at_rest(t *testing.T) {
 		mean := sum / float64(len(samples[name]))
 		cpu := 100 * (now.cpu - began[name].cpu).Seconds() / watched.Seconds()
 		s.Logf("host daemon of %s: resident %.1f MiB on average, %.1f at most; %.2f %% of a CPU", name, mean, most, cpu)
-		// The bounds that the README promises (docs/figures.md).
+		// The bounds of docs/figures.md.
 		if mean > 25 {
 			t.Errorf("%s: %.1f MiB are more than 25", name, mean)
 		}
