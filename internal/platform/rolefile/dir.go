@@ -77,11 +77,9 @@ func (d Dir) Read() (Files, error) {
 	}
 	if f.Joining.Swap == "" {
 		// A voter whose role file says server needs none of it.
-		begun, err := d.line(fleet.FileJoinBegun)
-		if err != nil {
+		if f.Joining.Swap, err = d.joinBegun(); err != nil {
 			f.JoiningProblem = err.Error()
 		}
-		f.Joining.Swap = fleet.SwapID(begun)
 	}
 	for path, id := range map[string]*fleet.MemberID{fleet.FileClusterID: &f.Identity.ClusterID, fleet.FileMemberID: &f.Identity.MemberID} {
 		s, err := d.line(path)
@@ -104,6 +102,21 @@ func (d Dir) Read() (Files, error) {
 		f.Identity.Voters = strings.Fields(string(voters))
 	}
 	return f, nil
+}
+
+// joinBegun is the swap whose join was confirmed, whenever that was; empty when the file is
+// not there. It is written whole or not at all: an empty one, or one that holds no swap, is
+// somebody else's and says nothing (safety rule 18).
+func (d Dir) joinBegun() (fleet.SwapID, error) {
+	raw, err := d.file(fleet.FileJoinBegun)
+	if err != nil || raw == nil {
+		return "", err
+	}
+	id, err := fleet.ParseSwapID(strings.TrimSpace(string(raw)))
+	if err != nil {
+		return "", fmt.Errorf("%s: it holds no swap id", fleet.FileJoinBegun) // and may hold anything, at any length
+	}
+	return id, nil
 }
 
 // JoinURL is where the next start of a role joins, on a platform without

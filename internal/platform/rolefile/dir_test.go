@@ -90,6 +90,29 @@ func TestAJoinIsKnownAfterAReboot(t *testing.T) { // safety rule 18
 	}
 }
 
+// Whatever else stands in it than the swap that regrade has written is no join, and no standby's peace either.
+func TestAJoinThatWasNotWrittenByRegradeConfirmsNothing(t *testing.T) { // safety rules 10 and 18
+	for name, content := range map[string]string{
+		"empty": "", "a line end": "\n", "half an id": "20261129T1200", "NULs": "\x00\x00\x00", "a page of text": strings.Repeat("x", 60<<10), "too much": strings.Repeat("x", 70<<10),
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := rolefile.Dir{Root: t.TempDir()}
+			plant(t, d.Root, fleet.FileJoinBegun, content)
+			f, err := d.Read()
+			if err != nil || f.Joining != (rolefile.Joining{}) || f.JoiningProblem == "" {
+				t.Fatalf("%+v, %v", f, err)
+			}
+			for _, wal := range []bool{false, true} {
+				f.Role, f.WAL, f.BootID, f.JoinURL, f.Token = fleet.RoleAgent, wal, boot, "https://b:6443", true
+				server, agent := rolefile.MayStart(f, fleet.RoleServer), rolefile.MayStart(f, fleet.RoleAgent)
+				if server.May || agent.May || len(server.Why)+len(agent.Why) > 1000 {
+					t.Errorf("datastore %t: server %t, agent %t, %d bytes of words", wal, server.May, agent.May, len(server.Why)+len(agent.Why))
+				}
+			}
+		})
+	}
+}
+
 // Safety rule 10: without a role file either role may start. One that a full
 // disk left empty is not that.
 func TestAnEmptyRoleFileLetsNoRoleStart(t *testing.T) {

@@ -20,8 +20,10 @@ type Files struct {
 	// id it was confirmed in an earlier boot, and nobody has ended it since.
 	Joining Joining `json:"joining,omitzero"`
 	// JoiningProblem says why it cannot be told whether a join was confirmed or
-	// allowed in this boot. No join is then, and no agent may start beside one; a
-	// member starts on its datastore all the same.
+	// allowed. No join is then, and no agent may start beside one; a member starts on
+	// its datastore all the same where the role file says server, or is not there. Where
+	// it says agent neither role starts: the datastore may be a voter's, or be left from
+	// before.
 	JoiningProblem string `json:"joining_problem,omitempty"`
 	// AllowJoin is the operator's override of this boot.
 	AllowJoin bool `json:"allow_join,omitempty"`
@@ -156,6 +158,9 @@ func mayJoin(f Files) Answer {
 	case f.Joining.BootID != "", f.Joining.Swap != "" && f.Role == "":
 		// Without a role file it would join, or found a cluster, as before regrade.
 		return no("the join of swap %s was confirmed before this boot", f.Joining.Swap)
+	case f.JoiningProblem != "" && f.Role == "":
+		// A join may have been begun: what is not known is worth no more than what is.
+		return no("%s: whether a join was begun cannot be told, and there is no role file", f.JoiningProblem)
 	case f.Leaving != "":
 		return no("it is leaving in swap %s and has no datastore", f.Leaving)
 	case f.RoleProblem != "":

@@ -69,6 +69,10 @@ func TestWhatMayStart(t *testing.T) {
 		"a broken cluster-id and no datastore":                          {rolefile.Files{Role: "server", IdentityProblem: "cluster-id"}, may{}, may{}},
 		"a joining that cannot be read, beside a datastore":             {rolefile.Files{Role: "server", WAL: true, JoiningProblem: "joining"}, may{true, false}, may{true, false}},
 		"a joining that cannot be read, of a standby":                   {rolefile.Files{Role: "agent", JoiningProblem: "joining", JoinURL: "https://b:6443", Token: true}, may{}, may{}},
+		"a joining that cannot be read, no role file, no datastore":     {rolefile.Files{JoiningProblem: "joining", JoinURL: "https://b:6443", Token: true}, may{}, may{}},
+		"a joining that cannot be read, no role file, nothing to join":  {rolefile.Files{JoiningProblem: "joining", Token: true}, may{}, may{}},
+		"a joining that cannot be read, no role file, a datastore":      {rolefile.Files{JoiningProblem: "joining", WAL: true}, may{true, false}, may{true, false}},
+		"a joining that cannot be read, role agent, a datastore":        {rolefile.Files{Role: "agent", JoiningProblem: "joining", WAL: true}, may{}, may{}},
 		"a role file that says something else":                          {rolefile.Files{RoleProblem: "role \"x\"", WAL: true}, may{}, may{}},
 		"a role file that says something else, while leaving":           {rolefile.Files{RoleProblem: "role \"x\"", Leaving: id, WAL: true}, may{true, false}, may{true, false}},
 	} {
@@ -116,6 +120,9 @@ func TestNoServerOnATombstoneAndNoBootstrapOfAFormerMember(t *testing.T) { // sa
 		}
 		if may && f.Former() && !f.WAL && f.Role == "" && !f.JoiningNow() && !f.AllowJoin {
 			t.Fatalf("a former member whose role file is lost joins by itself: %+v", f)
+		}
+		if may && !f.WAL && f.Role == "" && (f.JoiningProblem != "" || f.Joining.Swap != "" && !f.JoiningNow()) && !f.AllowJoin {
+			t.Fatalf("a host that may have begun a join in another boot, and has no role file, joins by itself: %+v", f)
 		}
 		if may && f.Former() && !f.WAL && (f.JoinURL == "" || !f.Token) {
 			t.Fatalf("a former member would found a cluster: %+v", f)
