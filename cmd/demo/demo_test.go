@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -169,4 +172,59 @@ func TestASlowLinkDelaysBothWays(t *testing.T) {
 	wait(func(d time.Duration) bool { return d >= 50*time.Millisecond })
 	cancel()
 	<-done
+}
+
+// A demo that is killed leaves no member behind, not even one that is not ready: its two others never come.
+func TestAMemberThatIsNotReadyEndsWithItsParent(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, ports := t.TempDir(), make([]string, 4)
+	for i := range ports {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports[i] = l.Addr().String()
+		_ = l.Close()
+	}
+	spec, err := json.Marshal(embedded.Spec{
+		Name: "v1", Dir: filepath.Join(dir, "v1"), Peer: ports[0], Client: ports[1], Advertised: "http://" + ports[0],
+		Initial: "v1=http://" + ports[0] + ",v2=http://" + ports[2] + ",v3=http://" + ports[3], Heartbeat: 100 * time.Millisecond, Election: time.Second, Log: filepath.Join(dir, "log"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, memberArg, string(spec))
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		if c, err := net.Dial("tcp", ports[0]); err == nil {
+			_ = c.Close()
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if err := stdin.Close(); err != nil { // as the kernel does when the parent is gone
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(15 * time.Second):
+		t.Fatal("it runs on as an orphan")
+	}
 }

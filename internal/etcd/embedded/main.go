@@ -59,6 +59,9 @@ func Main(spec string) int {
 	select {
 	case <-stop:
 	case <-orphaned:
+		// Close waits for a member that never became ready, such as a learner whose leader
+		// is gone, for ever, and nobody is left to kill this one.
+		return 0
 	case <-e.Server.StopNotify():
 	case err := <-e.Err():
 		e.Close()
