@@ -51,7 +51,7 @@ usage; once k3s runs, k3s's.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return c.start(cmd, args[0]) },
 	}
-	cmd.PersistentFlags().StringVar(&c.o.Root, "root", "/", "folder that stands before every path")
+	env.Root(cmd.PersistentFlags(), &c.o.Root)
 	fs := cmd.Flags()
 	for _, f := range []struct {
 		value                           *string

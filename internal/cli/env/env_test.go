@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/exadev/regrade/internal/cli/env"
 	"github.com/exadev/regrade/internal/obs"
@@ -180,5 +181,16 @@ func TestASecretComesFromItsVariableOrAFile(t *testing.T) {
 				t.Errorf("got %v, %v", got, err)
 			}
 		})
+	}
+}
+
+func TestARootThatIsNoAbsolutePathIsRefused(t *testing.T) {
+	for arg, want := range map[string]string{"/host": "/host", "/": "/", "host": "", "./host": "", "": ""} {
+		fs, got := pflag.NewFlagSet("", pflag.ContinueOnError), ""
+		env.Root(fs, &got)
+		err := fs.Parse([]string{"--root", arg})
+		if want == "" && (err == nil || got != "/") || want != "" && (err != nil || got != want) {
+			t.Errorf("%q: %q, %v", arg, got, err)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -144,3 +145,23 @@ func (b Bool) String() string { return strconv.FormatBool(b.Value != nil && *b.V
 
 // Type implements pflag.Value.
 func (Bool) Type() string { return "bool" }
+
+// Root defines --root, the folder that stands before every path on the host. A relative one
+// would be taken from / and not from where the command was given: it is refused.
+func Root(fs *pflag.FlagSet, to *string) {
+	*to = "/"
+	fs.Var((*root)(to), "root", "folder that stands before every path on the host")
+}
+
+type root string
+
+func (r *root) String() string { return string(*r) }
+func (r *root) Type() string   { return "string" }
+
+func (r *root) Set(s string) error {
+	if !filepath.IsAbs(s) {
+		return fmt.Errorf("%q is not an absolute path", s)
+	}
+	*r = root(s)
+	return nil
+}

@@ -250,7 +250,7 @@ Exit statuses of the commands: 0 done, 1 failed, 2 refused with nothing changed,
 			return h.daemon(cmd.Context(), i)
 		},
 	}
-	cmd.PersistentFlags().StringVar(&h.root, "root", "/", "folder that stands before every path on the host")
+	env.Root(cmd.PersistentFlags(), &h.root)
 	i.flags(cmd.Flags())
 	cmd.AddCommand(
 		h.status(), h.preflight(), h.doctor(), h.supportBundle(), h.roleIs(), h.allowJoin(), h.recordRole(),

@@ -34,7 +34,7 @@ Exit statuses: 0 done, 1 failed, 2 refused with nothing changed, 3 not yet.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return h.showLevel(cmd.Context(), "text") },
 	}
-	cmd.PersistentFlags().StringVar(&h.root, "root", "/", "folder that stands before every path on the host")
+	env.Root(cmd.PersistentFlags(), &h.root)
 	cmd.AddCommand(h.levelShow(), h.levelSet())
 	return cmd
 }

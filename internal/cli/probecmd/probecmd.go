@@ -76,7 +76,7 @@ A host that is neither voter nor eligible records nothing.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd) },
 	}
 	c.sensing.Flags(cmd.PersistentFlags())
-	cmd.PersistentFlags().StringVar(&c.root, "root", "/", "folder that stands before every path on the host")
+	env.Root(cmd.PersistentFlags(), &c.root)
 	c.sensing.windowFlag(cmd.PersistentFlags())
 	fs := cmd.Flags()
 	fs.StringVar(&c.node, "node", "", "this host's Node; the DaemonSet gives it")
