@@ -44,6 +44,7 @@ const (
 	CodeHalts            = "DaemonHalts"
 	CodeEtcdDown         = "EtcdDown"
 	CodeEtcdVersion      = swap.CodeEtcdVersion
+	CodeNoK3sVersion     = swap.CodeNoK3sVersion
 	CodeAlarm            = swap.CodeAlarm
 	CodeSlowDisk         = "SlowDisk"
 	CodeDiskUnknown      = "DiskNotMeasured"

@@ -51,6 +51,7 @@ var cures = map[string]string{
 	CodeHalts:            "look the code up in docs/interface.md and put right what it names",
 	CodeEtcdDown:         "look at k3s's journal, and whether the other voters are up: without a quorum nobody answers",
 	CodeEtcdVersion:      "upgrade k3s to a release with etcd 3.5.26, 3.6.4 or later",
+	CodeNoK3sVersion:     "wait a minute; if it stays, see whether `k3s --version` answers there within five seconds",
 	CodeAlarm:            "make room (compact, defragment), then `etcdctl alarm disarm` at a voter: until then nothing is written",
 	CodeSlowDisk:         "look what else writes to this disk; a voter wants an SSD of its own (`regrade explain` shows the window)",
 	CodeDiskUnknown:      "`regrade probe check etcd` or `regrade probe check fsync` says more",

@@ -120,7 +120,7 @@ func (f Fleet) voters(silent map[string]bool) []Finding {
 	c := &check{name: CheckVoters}
 	names, known := swap.Voters(f.Observation, f.Policy)
 	for _, r := range swap.Standing(f.Observation, f.Policy) {
-		if said(r, silent, swap.CodeK3sVersions, swap.CodeEtcdVersion) {
+		if said(r, silent, swap.CodeK3sVersions, swap.CodeNoK3sVersion, swap.CodeEtcdVersion) {
 			continue
 		}
 		c.add(f.weigh(r.Code), r.Node, r.Code, "%s", r.Sentence)
@@ -181,7 +181,7 @@ func (f Fleet) marked(h swap.Host) bool { return h.Node.Annotations[f.Policy.Key
 func (f Fleet) versions() []Finding {
 	c := &check{name: CheckVersions}
 	for _, r := range swap.Standing(f.Observation, f.Policy) {
-		if r.Code == swap.CodeK3sVersions || r.Code == swap.CodeEtcdVersion {
+		if slices.Contains([]string{swap.CodeK3sVersions, swap.CodeNoK3sVersion, swap.CodeEtcdVersion}, r.Code) {
 			c.add(Fail, r.Node, r.Code, "%s", r.Sentence)
 		}
 	}

@@ -30,6 +30,7 @@ const (
 	CodeClaim           = "NodeClaimsVote"
 	CodeEtcdVersion     = "EtcdVersion"
 	CodeK3sVersions     = "K3sVersionsDiffer"
+	CodeNoK3sVersion    = "K3sVersionUnknown"
 	CodeOperatorCordon  = "CordonedByOperator"
 	CodeSkew            = "ClockSkew"
 	CodeNotStaged       = "PreflightMissing"

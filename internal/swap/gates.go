@@ -327,8 +327,7 @@ func (v *view) memberOfNode(node string) (status.Member, bool) {
 // one is removed and added again.
 func (v *view) versionGates() []status.Reason {
 	var rs []status.Reason
-	k3s := map[string]string{}
-	var first string
+	var first, k3s string // whose version the others are held against
 	for i := range v.o.Hosts {
 		h := &v.o.Hosts[i]
 		e, ok := list(h)
@@ -338,13 +337,13 @@ func (v *view) versionGates() []status.Reason {
 		if !EtcdVersionSafe(e.Version) {
 			rs = append(rs, reason(CodeEtcdVersion, h.Name, "%s runs etcd %s; swaps need 3.5.26 or later, or 3.6.4 or later", h.Name, orNone(e.Version)))
 		}
-		ver := h.Report.K3sVersion
-		if first == "" {
-			first = h.Name
-		}
-		k3s[h.Name] = ver
-		if ver != k3s[first] {
-			rs = append(rs, reason(CodeK3sVersions, h.Name, "%s runs k3s %s and %s runs %s: an upgrade is under way", first, orNone(k3s[first]), h.Name, orNone(ver)))
+		switch ver := h.Report.K3sVersion; {
+		case ver == "":
+			rs = append(rs, reason(CodeNoK3sVersion, h.Name, "%s does not say yet which k3s it runs", h.Name))
+		case k3s == "":
+			first, k3s = h.Name, ver
+		case ver != k3s:
+			rs = append(rs, reason(CodeK3sVersions, h.Name, "%s runs k3s %s and %s runs %s: an upgrade is under way", first, k3s, h.Name, ver))
 		}
 	}
 	return rs

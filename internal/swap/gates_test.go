@@ -59,11 +59,15 @@ func TestGatesOfASwapThatHasNotBegun(t *testing.T) {
 			g.host(4).Node.Labels[fleet.LabelEtcd] = "true"
 			g.host(4).Node.Annotations[fleet.AnnotationEtcdRemovedName] = "n4-0badbeef"
 		})},
-		"a lagging condition of a voter does not hold a swap":             {given: calm().with(func(g *given) { g.host(2).Node.EtcdIsVoter = "False" })},
-		"four voters without a swap are named":                            {given: calm().lists(four(), 1, 2, 3, 4), want: []string{CodeEvenVoters, CodeAlreadyAVoter}},
-		"an old etcd is refused (rule 9)":                                 {given: calm().with(func(g *given) { g.host(3).Report.Etcd.Version = "3.6.3" }), want: []string{CodeEtcdVersion}},
-		"an etcd whose version nobody knows is refused":                   {given: calm().with(func(g *given) { g.host(3).Report.Etcd.Version = "" }), want: []string{CodeEtcdVersion}},
-		"an upgrade under way is refused (rule 9)":                        {given: calm().with(func(g *given) { g.host(3).Report.K3sVersion = "v1.35.0+k3s1" }), want: []string{CodeK3sVersions}},
+		"a lagging condition of a voter does not hold a swap":           {given: calm().with(func(g *given) { g.host(2).Node.EtcdIsVoter = "False" })},
+		"four voters without a swap are named":                          {given: calm().lists(four(), 1, 2, 3, 4), want: []string{CodeEvenVoters, CodeAlreadyAVoter}},
+		"an old etcd is refused (rule 9)":                               {given: calm().with(func(g *given) { g.host(3).Report.Etcd.Version = "3.6.3" }), want: []string{CodeEtcdVersion}},
+		"an etcd whose version nobody knows is refused":                 {given: calm().with(func(g *given) { g.host(3).Report.Etcd.Version = "" }), want: []string{CodeEtcdVersion}},
+		"an upgrade under way is refused (rule 9)":                      {given: calm().with(func(g *given) { g.host(3).Report.K3sVersion = "v1.35.0+k3s1" }), want: []string{CodeK3sVersions}},
+		"a voter whose k3s nobody knows is refused, and named (rule 9)": {given: calm().with(func(g *given) { g.host(1).Report.K3sVersion = "" }), want: []string{CodeNoK3sVersion}},
+		"nor do voters agree whose k3s nobody knows": {given: calm().with(func(g *given) {
+			g.host(1).Report.K3sVersion, g.host(2).Report.K3sVersion, g.host(3).Report.K3sVersion = "", "", ""
+		}), want: []string{CodeNoK3sVersion}},
 		"a standby the operator cordoned is no candidate":                 {given: calm().with(func(g *given) { g.host(4).Node.Unschedulable = true }), want: []string{CodeOperatorCordon}},
 		"a standby with a wrong clock is refused (rule 22)":               {given: calm().with(func(g *given) { g.host(4).Report.SkewMS = -45_000 }), want: []string{CodeSkew}},
 		"a standby with a clock from nowhere is refused":                  {given: calm().with(func(g *given) { g.host(4).Report.SkewMS = math.MaxInt64 }), want: []string{CodeSkew}},

@@ -82,8 +82,8 @@ type Host struct {
 	notedIn  string    // the boot in which that was written down
 	jobs     map[fleet.Role]*job
 	snapshot platform.SnapshotRun
-	heard    map[string]heard     // what containers said of their network
-	asked    map[string]time.Time // when an image's version was asked for in vain
+	heard    map[string]heard  // what containers said of their network
+	asked    map[string]asking // by image, where its version was asked for in vain
 
 	engineVersion string
 	engineAsked   time.Time // when that was asked for
@@ -122,7 +122,7 @@ func New(o Options) (*Host, error) {
 	}
 	return &Host{
 		o: o, engine: o.Engine, dir: rolefile.Dir{Root: o.Root}, peer: peerport.Port{Address: o.PeerAddress},
-		jobs: map[fleet.Role]*job{}, asked: map[string]time.Time{}, heard: map[string]heard{},
+		jobs: map[fleet.Role]*job{}, asked: map[string]asking{}, heard: map[string]heard{},
 	}, nil
 }
 

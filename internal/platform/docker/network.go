@@ -47,6 +47,10 @@ func (h *Host) cutOff(ctx context.Context) error {
 	return fmt.Errorf("the container %s was started anew, and this one is in the network that it had before: %w", n.Name, platform.ErrAnew)
 }
 
+// hearAgain is when a container is asked again for its network: each question is a
+// process in it.
+const hearAgain = time.Minute
+
 // heard is what a container said of its network.
 type heard struct {
 	started time.Time // of the container, when it was asked
@@ -67,7 +71,7 @@ func (h *Host) severed(ctx context.Context, c Container) bool {
 	if err != nil || !n.Runs() || !n.Started.After(c.Started) || n.Started.After(self.Started) || !h.with(n) {
 		return false
 	}
-	if last.started.Equal(c.Started) && (last.other || time.Since(last.at) < askAgain) {
+	if last.started.Equal(c.Started) && (last.other || time.Since(last.at) < hearAgain) {
 		return last.other
 	}
 	said := heard{started: c.Started, at: time.Now(), other: h.elsewhere(ctx, c)}

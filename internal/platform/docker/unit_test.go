@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/platform"
@@ -266,5 +267,37 @@ func TestTheVersionIsThatOfTheServersImage(t *testing.T) {
 	e.box("k3s").image = "sha256:another"
 	if v := look(t, e.host()).K3sVersion; v != "" {
 		t.Errorf("of another image: %q", v)
+	}
+}
+
+// Until k3s has said its version no swap is made with the host: an engine that is slow once holds none up for a minute.
+func TestAK3sThatDidNotSayItsVersionIsAskedAgainSoon(t *testing.T) { // safety rule 9
+	e, h := standby(t)
+	later := func(d time.Duration) {
+		for image, a := range h.asked {
+			a.at = a.at.Add(-d)
+			h.asked[image] = a
+		}
+	}
+	said := e.text
+	e.box("k3s").image, e.box("k3s-agent").image = "sha256:another", "sha256:another" // of which nothing is known
+	silent := func() { e.text = "Error: not yet\n" }
+	speaks := func() { e.text = said }
+	silent()
+	for _, wait := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, time.Minute, time.Minute} {
+		if v := look(t, h).K3sVersion; v != "" {
+			t.Fatalf("%q", v)
+		}
+		speaks()
+		later(wait - time.Second)
+		if v := look(t, h).K3sVersion; v != "" {
+			t.Errorf("asked again in less than %s", wait)
+		}
+		later(time.Second)
+		silent()
+	}
+	speaks()
+	if v := look(t, h).K3sVersion; v != "v1.36.3+k3s1" {
+		t.Errorf("%q", v)
 	}
 }

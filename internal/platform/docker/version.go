@@ -8,12 +8,33 @@ import (
 	"github.com/exadev/regrade/internal/fleet"
 )
 
-// A k3s that does not say its version is asked again after askAgain: each question is
-// a process in a container.
+// A k3s that does not say its version is asked again after firstAgain, then ever more
+// seldom: each question is a process in a container, and up to askTimeout of a pass. No
+// swap is made meanwhile (safety rule 9).
 const (
-	askTimeout = 3 * time.Second
-	askAgain   = time.Minute
+	askTimeout = 5 * time.Second
+	firstAgain = 5 * time.Second
+	lastAgain  = time.Minute
 )
+
+// asking is when an image's k3s was last asked for its version in vain, and how long it
+// is then left alone.
+type asking struct {
+	at   time.Time
+	wait time.Duration
+}
+
+// mayAsk says whether the image's k3s may be asked for its version now, and counts it.
+func (h *Host) mayAsk(image string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	a := h.asked[image]
+	if a.wait > 0 && time.Since(a.at) < a.wait {
+		return false
+	}
+	h.asked[image] = asking{at: time.Now(), wait: min(max(firstAgain, 2*a.wait), lastAgain)}
+	return true
+}
 
 // version is what the k3s of the server's image says of itself. It is asked in a
 // container that runs, whichever role's, as long as both have one image, and
@@ -31,11 +52,7 @@ func (h *Host) version(ctx context.Context, p pair, process map[fleet.Role]bool)
 		if !process[role] || c.Image != image || c.State != "running" {
 			continue
 		}
-		h.mu.Lock()
-		soon := time.Since(h.asked[image]) < askAgain
-		h.asked[image] = time.Now()
-		h.mu.Unlock()
-		if soon {
+		if !h.mayAsk(image) {
 			return ""
 		}
 		ctx, cancel := context.WithTimeout(ctx, askTimeout)
