@@ -137,7 +137,7 @@ func Test_host_killed(t *testing.T) {
 // deciding is the content of the files by which a host goes on after a kill.
 func (s *scenario) deciding(name string) string {
 	var all strings.Builder
-	for _, path := range []string{"/var/lib/regrade/step.json", fleet.FileRole, fleet.FileLeaving, fleet.FileJoining, fleet.FileLevelDropIn, fleet.DefaultDataDir + "/" + fleet.FileLevel} {
+	for _, path := range []string{"/var/lib/regrade/step.json", fleet.FileRole, fleet.FileLeaving, fleet.FileJoinBegun, fleet.FileLevelDropIn, fleet.DefaultDataDir + "/" + fleet.FileLevel} {
 		raw, err := s.Host(name).ReadFile(path)
 		fmt.Fprintf(&all, "%s %v %s\n", path, err != nil, raw)
 	}
