@@ -18,7 +18,7 @@ const (
 // voters that stay are native.
 func Test_actuator_docker(t *testing.T) {
 	long(t)
-	t.Parallel()
+	beside(t)
 	for _, kind := range []string{"shared", "separate"} {
 		t.Run(kind, func(t *testing.T) {
 			spec := cluster.Standard().Docker("n1", "n4")

@@ -37,7 +37,7 @@ type adoption struct {
 
 func adopting(t *testing.T, spec cluster.Spec) *adoption {
 	t.Helper()
-	c := cluster.Start(t, spec)
+	c := shared.own(t, spec)
 	a := &adoption{scenario: &scenario{Cluster: c, t: t}, files: map[string]string{}, args: map[string]k3s.Config{}, pids: map[string]int{}}
 	for _, h := range spec.Hosts {
 		if h.Bare {
@@ -135,7 +135,7 @@ func (a *adoption) stillRuns(what, name string) {
 // install script makes it becomes a fleet from outside, swaps a vote there and back, and is given back as it was.
 func Test_adopt(t *testing.T) {
 	long(t)
-	t.Parallel()
+	beside(t)
 	a := adopting(t, asPeopleHaveOne())
 	file := a.fleetFile()
 
@@ -228,7 +228,7 @@ func (a *adoption) remove(file string, more ...string) cluster.Outcome {
 // Issue 7: a host that cannot be done is named and the others are, and the exit status says so; the next run does it.
 func Test_apply_troubled(t *testing.T) {
 	long(t)
-	t.Parallel()
+	beside(t)
 	a := adopting(t, asPeopleHaveOne())
 	ctx, file := t.Context(), a.fleetFile()
 
@@ -286,7 +286,7 @@ func Test_apply_troubled(t *testing.T) {
 // Issue 7, new_standby: a bare Debian host becomes a standby by a line in fleet.yaml, gets a vote, gives it back.
 func Test_new_standby(t *testing.T) {
 	long(t)
-	t.Parallel()
+	beside(t)
 	spec := asPeopleHaveOne()
 	spec.Hosts = append(spec.Hosts, cluster.HostSpec{Name: "n6", Role: cluster.Agent, Standby: true, Bare: true})
 	a := adopting(t, spec)
@@ -351,7 +351,7 @@ func (a *adoption) checked(file string) {
 // later, and the next run completes; while a swap is under way it changes nothing (R-C-07).
 func Test_apply_interrupted(t *testing.T) {
 	long(t)
-	t.Parallel()
+	beside(t)
 	a := adopting(t, asPeopleHaveOne())
 	ctx, file := t.Context(), a.fleetFile()
 

@@ -20,7 +20,6 @@ import (
 	"github.com/exadev/regrade/internal/alert"
 	"github.com/exadev/regrade/internal/fleet"
 	"github.com/exadev/regrade/internal/heartbeat"
-	"github.com/exadev/regrade/lab/cluster"
 )
 
 // alertWindow is the window of the scenario. It is shorter than a swap, so that a
@@ -182,8 +181,8 @@ func (s *scenario) hears(r *told, watch *process, over func(), kinds ...alert.Ki
 // voters each raise one alert, over a restart of the alert process, and one recovery.
 func Test_alerts(t *testing.T) {
 	long(t)
-	t.Parallel()
-	c := cluster.Start(t, hurried()) // a host is removed by hand: it is not handed on
+	beside(t)
+	c := shared.own(t, hurried()) // a host is removed by hand: it is not handed on
 	s := &scenario{Cluster: c}
 	s = beginOn(t, c, s.bounds(), "n2")
 	s.leaderDies = true

@@ -71,7 +71,7 @@ func inContainers(t *testing.T, text string, names ...string) string {
 // taken off again.
 func Test_apply_docker(t *testing.T) {
 	long(t)
-	t.Parallel()
+	beside(t)
 	spec := cluster.Standard().Docker()
 	spec.Untouched, spec.SSH = true, true
 	a := adopting(t, spec)
@@ -174,7 +174,7 @@ func (a *adoption) sameContainers(made handMade, what string) {
 // that has an engine and nothing else, in one file. One apply makes a fleet of them, and votes go from either kind to the other.
 func Test_apply_mixed(t *testing.T) {
 	long(t)
-	t.Parallel()
+	beside(t)
 	spec := cluster.Standard().Docker("n3")
 	spec.Hosts = append(spec.Hosts, cluster.HostSpec{Name: "n5", Role: cluster.Agent, Standby: true, Docker: true, Bare: true})
 	spec.AsInstalled, spec.Untouched, spec.SSH = true, true, true

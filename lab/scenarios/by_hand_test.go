@@ -17,10 +17,10 @@ import (
 // It asserts only that the steps work; its time is printed beside a swap's.
 func Test_swap_by_hand(t *testing.T) {
 	long(t)
-	t.Parallel()
+	beside(t)
 	spec := cluster.Standard()
 	spec.WithoutRegrade = true
-	s := &scenario{Cluster: cluster.Start(t, spec), t: t}
+	s := &scenario{Cluster: shared.own(t, spec), t: t}
 	ctx := t.Context()
 	s.startWriter([]string{"n2", "n3"})
 	in, out := s.Host("n4"), s.Host("n1")

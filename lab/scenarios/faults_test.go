@@ -47,7 +47,7 @@ func troubled(t *testing.T, more ...string) (s *scenario, out, in string) {
 
 func troubledOn(t *testing.T, kind string, spec func() cluster.Spec, more ...string) (s *scenario, out, in string) {
 	t.Helper()
-	t.Parallel()
+	beside(t)
 	c := shared.take(t, kind, spec)
 	s = &scenario{Cluster: c}
 	s = beginOn(t, c, append(s.bounds(), more...), "n2", "n3")

@@ -17,7 +17,7 @@ import (
 // runs here: controller and probes are processes with the environment that apply gave their pods.
 func Test_first_verdict(t *testing.T) {
 	long(t)
-	t.Parallel()
+	beside(t)
 	a := adopting(t, asPeopleHaveOne())
 	ctx := t.Context()
 	began := time.Now()

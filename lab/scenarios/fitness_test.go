@@ -48,7 +48,7 @@ func judging(period time.Duration, window int) []string {
 // full window in which every host is fit. Nothing acts: it is a dry run.
 func measured(t *testing.T, more ...string) *scenario {
 	t.Helper()
-	t.Parallel()
+	beside(t)
 	c := shared.take(t, "measured", func() cluster.Spec {
 		spec := cluster.Standard()
 		spec.HostSettings = map[string]any{"period": "4s"}
@@ -392,8 +392,8 @@ func autoSwap(t *testing.T, spec cluster.Spec) {
 		size = fitness.DefaultSize
 	}
 	spec.HostSettings = map[string]any{"period": period.String()}
-	t.Parallel()
-	c := cluster.Start(t, spec)
+	beside(t)
+	c := shared.own(t, spec)
 	s := beginOn(t, c, append(judging(period, size), "FLEET_ROLE_DRY_RUN=false", "FLEET_ROLE_COOLDOWN_SECONDS=1"), "n2", "n3")
 	s.must(s.StartProbes(t.Context(), probing(period, size)...))
 	window := time.Duration(size) * period

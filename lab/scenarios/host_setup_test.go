@@ -18,10 +18,10 @@ import (
 // way back; regrade is taken off, and every file is the one of before.
 func Test_host_setup(t *testing.T) {
 	long(t)
-	t.Parallel()
+	beside(t)
 	spec := cluster.Standard()
 	spec.AsInstalled = true
-	c := cluster.Start(t, spec)
+	c := shared.own(t, spec)
 	bare := &scenario{Cluster: c, t: t}
 	ctx := t.Context()
 	all := []string{"n1", "n2", "n3", "n4"}

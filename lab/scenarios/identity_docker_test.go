@@ -17,10 +17,10 @@ import (
 // named, the host runs no second role, and loses nothing (safety rules 10, 15 and 17).
 func Test_identity_docker(t *testing.T) {
 	long(t)
-	t.Parallel()
+	beside(t)
 	spec := hurried().Docker("n1")
 	spec.Hosts[0].SeparateIdentity = true
-	c := cluster.Start(t, spec)
+	c := shared.own(t, spec)
 	s := beginOn(t, c, append((&scenario{Cluster: c}).bounds(), "FLEET_ROLE_OPERATION_TIMEOUT_SECONDS=90", "FLEET_ROLE_FINISH_SECONDS=120"), "n2", "n3")
 	s.leaderDies = true
 	const host, standby = "n1", "n4"

@@ -28,9 +28,9 @@ func graded(t *testing.T, spec cluster.Spec, writeThrough ...string) *scenario {
 // gradedBy is the same with settings of the scenario's own.
 func gradedBy(t *testing.T, spec cluster.Spec, settings map[string]any, writeThrough ...string) *scenario {
 	t.Helper()
-	t.Parallel()
+	beside(t)
 	spec.HostSettings = settings
-	c := cluster.Start(t, spec)
+	c := shared.own(t, spec)
 	for _, name := range []string{"n1", "n2", "n3"} {
 		if err := c.Pressure(t.Context(), c.Host(name), 0); err != nil {
 			t.Fatal(err)

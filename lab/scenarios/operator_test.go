@@ -110,9 +110,9 @@ func Test_operator_at_work(t *testing.T) {
 // on: the cluster is not handed on.
 func Test_operator_removes_a_voter(t *testing.T) {
 	long(t)
-	t.Parallel()
+	beside(t)
 	s := &scenario{}
-	c := cluster.Start(t, hurried())
+	c := shared.own(t, hurried())
 	s.Cluster = c
 	s = beginOn(t, c, s.bounds(), "n2")
 	ctx := t.Context()

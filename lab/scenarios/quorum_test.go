@@ -18,7 +18,7 @@ import (
 // cluster of one, the others join as new, and regrade goes on. What is typed on a host is read from docs/quorum-lost.md.
 func Test_quorum_lost(t *testing.T) {
 	long(t)
-	t.Parallel()
+	beside(t)
 	a := adopting(t, asPeopleHaveOne())
 	ctx, file, s := t.Context(), a.fleetFile(), a.scenario
 	s.Logf("apply --check:\n%s", a.mustApply(file, "--check").Stdout)

@@ -83,7 +83,7 @@ func moments() []moment {
 // Design §4.1, safety rules 10 to 13 and 18: for each row the host it names is
 // rebooted there. One cluster, one swap a row, to and fro.
 func Test_reboot_each_moment(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	s := begin(t, cluster.Standard(), []string{}, "n2", "n3")
 	out, in := "n1", "n4"
 	for _, m := range moments() {

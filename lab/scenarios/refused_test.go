@@ -26,7 +26,7 @@ func refusing() cluster.Spec {
 // One cluster, several promises: nothing of a refused swap is seen on any host
 // or Node, and a fleet that refused can still swap afterwards.
 func Test_swap_refused(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	s := begin(t, refusing(), []string{"FLEET_ROLE_RUNNER_WAIT_SECONDS=20"}, "n2", "n3")
 	ctx := t.Context()
 

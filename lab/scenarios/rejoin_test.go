@@ -21,7 +21,7 @@ func dockerFleet() cluster.Spec { return cluster.Standard().Docker("n1", "n2", "
 // join it comes back into the old one, by the way of every member.
 func Test_rejoin(t *testing.T) {
 	long(t)
-	t.Parallel()
+	beside(t)
 	s := begin(t, dockerFleet(), nil, "n2", "n3")
 	ctx, n1 := t.Context(), s.Host("n1")
 	const server = cluster.ServerContainer

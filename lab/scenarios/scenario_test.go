@@ -55,7 +55,7 @@ type scenario struct {
 // writer goes to the servers named. With controllerEnv nil no controller runs.
 func begin(t *testing.T, spec cluster.Spec, controllerEnv []string, writeThrough ...string) *scenario {
 	t.Helper()
-	return beginOn(t, cluster.Start(t, spec), controllerEnv, writeThrough...)
+	return beginOn(t, shared.own(t, spec), controllerEnv, writeThrough...)
 }
 
 // beginOn is begin on a cluster that is up.

@@ -1,20 +1,25 @@
 package scenarios
 
 import (
+	"flag"
 	"fmt"
 	"os"
+	"slices"
+	"strconv"
 	"sync"
 	"testing"
 
 	"github.com/exadev/regrade/lab/cluster"
 )
 
-// clusters lends a cluster to one test after another, so that not each of them
-// pays for the start. One that a test has failed on, or left in another shape than
-// it found it in, is taken down. At most atOnce exist at a time: what the machine
-// carries while two tests run side by side.
+// clusters gives tests their clusters, lent ones and those of their own, and lends
+// one to test after test, so that not each of them pays for the start. One that a
+// test has failed on, or left in another shape than it found it in, is taken down.
+// No more than atOnce exist, idle ones with them: three servers of which nobody wants
+// anything take a good part of a core from those that are looked at.
 type clusters struct {
 	mu   sync.Mutex
+	used int
 	idle []*lent
 }
 
@@ -24,9 +29,48 @@ type lent struct {
 	kind string
 }
 
-const atOnce = 2
-
 var shared clusters
+
+// atOnce is how many tests run side by side, and so how many clusters.
+func atOnce() int {
+	if f := flag.Lookup("test.parallel"); f != nil {
+		if n, err := strconv.Atoi(f.Value.String()); err == nil && n > 0 {
+			return n
+		}
+	}
+	return 1
+}
+
+// beside lets the test run beside others where there is more than one turn. Else the
+// tests run in the order of their files, in which those that lend one kind of cluster
+// follow each other; Go gives parallel ones their turn in any order.
+func beside(t *testing.T) {
+	t.Helper()
+	if atOnce() > 1 {
+		t.Parallel()
+	}
+}
+
+// own makes a cluster that is handed on to nobody.
+func (p *clusters) own(t *testing.T, spec cluster.Spec) *cluster.Cluster {
+	t.Helper()
+	cluster.Need(t)
+	_, over := p.find("")
+	t.Cleanup(p.done)
+	end(t, over)
+	return cluster.Start(t, spec)
+}
+
+// end takes down what has to go before another cluster is made.
+func end(t *testing.T, over []*lent) {
+	t.Helper()
+	for _, o := range over {
+		o.Logf = cluster.TestLog(t)
+		if err := o.End(false, ""); err != nil {
+			t.Error(err)
+		}
+	}
+}
 
 // take gives a cluster of the kind, made by spec when none is idle. It goes back,
 // or down, when the test has ended.
@@ -35,12 +79,8 @@ func (p *clusters) take(t *testing.T, kind string, spec func() cluster.Spec) *cl
 	cluster.Need(t)
 	logf := cluster.TestLog(t)
 	c, over := p.find(kind)
-	for _, o := range over {
-		o.Logf = logf
-		if err := o.End(false, ""); err != nil {
-			t.Error(err)
-		}
-	}
+	t.Cleanup(p.done)
+	end(t, over)
 	if c == nil {
 		made, err := cluster.New(t.Context(), spec(), logf)
 		if made != nil {
@@ -58,21 +98,27 @@ func (p *clusters) take(t *testing.T, kind string, spec func() cluster.Spec) *cl
 	return c.Cluster
 }
 
-// find takes an idle cluster of the kind, else those that have to go before
-// another is made.
+// find counts one cluster more. It is an idle one of the kind; else those that it
+// returns have to go before another is made.
 func (p *clusters) find(kind string) (found *lent, over []*lent) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.used++
 	for i, c := range p.idle {
 		if c.kind == kind {
 			p.idle = append(p.idle[:i], p.idle[i+1:]...)
 			return c, nil
 		}
 	}
-	if len(p.idle) >= atOnce-1 {
-		over, p.idle = p.idle, nil
-	}
+	n := min(max(p.used+len(p.idle)-atOnce(), 0), len(p.idle))
+	over, p.idle = slices.Clone(p.idle[:n]), p.idle[n:] // the one that has waited longest first
 	return nil, over
+}
+
+func (p *clusters) done() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.used--
 }
 
 func (p *clusters) giveBack(t *testing.T, c *lent) {

@@ -16,7 +16,7 @@ import (
 // other two servers, leads etcd and goes out for a native standby; then it comes
 // back into the cluster that it founded.
 func Test_swap_docker(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	s := begin(t, dockerFleet(), []string{}, "n2", "n3")
 	ctx := t.Context()
 	s.must(s.MoveLeader(ctx, s.Host("n1")))

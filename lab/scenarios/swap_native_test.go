@@ -14,7 +14,7 @@ import (
 // 14, 20. The bootstrap host leads etcd and goes out, comes back in, and goes
 // out again: the third time a k3s that swallowed the first removal would show.
 func Test_swap_native(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	s := begin(t, cluster.Standard(), []string{}, "n2", "n3")
 	ctx := t.Context()
 	s.must(s.MoveLeader(ctx, s.Host("n1")))
