@@ -73,6 +73,7 @@ func beginOn(t *testing.T, c *cluster.Cluster, controllerEnv []string, writeThro
 	if controllerEnv == nil {
 		s.must(s.EnsureReports(ctx))
 	} else {
+		before, _ := s.published(ctx) // of a cluster that was lent
 		s.controller = s.NewController()
 		s.controller.Env = controllerEnv
 		s.must(s.controller.Start(ctx))
@@ -84,6 +85,11 @@ func beginOn(t *testing.T, c *cluster.Cluster, controllerEnv []string, writeThro
 					t.Error(err)
 				}
 			}
+		})
+		// What another scenario's controller judged is not what this one knows.
+		s.eventually(soon, "a status of this controller", func(ctx context.Context) (bool, string) {
+			st, err := s.published(ctx)
+			return err == nil && st.Controller != before.Controller, fmt.Sprintf("%s's status, %v", st.Controller, err)
 		})
 	}
 	s.awaitReports()
@@ -201,15 +207,20 @@ func (s *scenario) eventually(limit time.Duration, what string, condition func(c
 func (s *scenario) status() status.Status {
 	s.t.Helper()
 	var st status.Status
-	s.eventually(soon, "a published status", func(ctx context.Context) (bool, string) {
-		cm, err := s.api().CoreV1().ConfigMaps(fleet.DefaultNamespace).Get(ctx, fleet.ConfigMapStatus, metav1.GetOptions{})
-		if err != nil {
-			return false, err.Error()
-		}
-		st, err = status.ParseStatus([]byte(cm.Data[fleet.KeyStatus]))
+	s.eventually(soon, "a published status", func(ctx context.Context) (ok bool, why string) {
+		var err error
+		st, err = s.published(ctx)
 		return err == nil, fmt.Sprint(err)
 	})
 	return st
+}
+
+func (s *scenario) published(ctx context.Context) (status.Status, error) {
+	cm, err := s.api().CoreV1().ConfigMaps(fleet.DefaultNamespace).Get(ctx, fleet.ConfigMapStatus, metav1.GetOptions{})
+	if err != nil {
+		return status.Status{}, err
+	}
+	return status.ParseStatus([]byte(cm.Data[fleet.KeyStatus]))
 }
 
 // report is what a host's daemon last said.
