@@ -22,6 +22,7 @@ import (
 // R-D1-35, R-216-26: no controller; the test writes the Lease, the label and
 // the annotations by hand and the host daemons do their half.
 func Test_actuator_native(t *testing.T) {
+	long(t)
 	beside(t)
 	s := begin(t, cluster.Standard(), nil, "n2", "n3")
 	s.refusesWithoutLease("n1", "n4")

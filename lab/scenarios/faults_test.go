@@ -60,8 +60,8 @@ func troubledOn(t *testing.T, kind string, spec func() cluster.Spec, more ...str
 	return s, out, in
 }
 
-// long leaves a scenario of five minutes and more to `make lab`: what `make test`
-// runs has to end within the time of one build.
+// long leaves a scenario to `make lab`, one of five minutes and more as a rule: what
+// `make test` runs has to end within the time of one build.
 func long(t *testing.T) {
 	t.Helper()
 	if testing.Short() {

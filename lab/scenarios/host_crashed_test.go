@@ -12,6 +12,7 @@ import (
 // Safety rule 12: a host that crashed once IN voted is removed while it is down,
 // so it finds no tombstone when it comes back. It ends as an agent by itself.
 func Test_host_crashed(t *testing.T) {
+	long(t)
 	s, out, in := troubled(t)
 	s.leaderDies = true
 	ctx := t.Context()

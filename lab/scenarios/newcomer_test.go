@@ -102,6 +102,7 @@ func named(reasons []status.Reason, word string) bool {
 // Safety rules 2 and 24: a voter that stays is lost in the middle. The swap holds,
 // names it, and goes on when it is back.
 func Test_second_voter_lost(t *testing.T) {
+	long(t)
 	s, out, in := troubled(t, "FLEET_ROLE_RUNNER_WAIT_SECONDS=300") // no drain is given up meanwhile
 	s.leaderDies = true
 	ctx := t.Context()
