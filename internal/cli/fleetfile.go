@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"io"
 	"os"
 	"slices"
@@ -86,6 +87,9 @@ func readFleet(e env.Env, file string) (plan, error) {
 }
 
 func content(e env.Env, file string) ([]byte, error) {
+	if file == "" { // a script's variable that is not set
+		return nil, errors.New("--file is empty: name the fleet's file, or - for standard input")
+	}
 	in := e.In
 	if file != "-" {
 		f, err := os.Open(file)
