@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -176,6 +177,13 @@ func TestASlowLinkDelaysBothWays(t *testing.T) {
 
 // A demo that is killed leaves no member behind, not even one that is not ready: its two others never come.
 func TestAMemberThatIsNotReadyEndsWithItsParent(t *testing.T) {
+	for name, told := range map[string]bool{"killed": false, "told to stop, and killed when that took too long": true} {
+		t.Run(name, func(t *testing.T) { endsWithItsParent(t, told) })
+	}
+}
+
+func endsWithItsParent(t *testing.T, told bool) {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -215,6 +223,16 @@ func TestAMemberThatIsNotReadyEndsWithItsParent(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(20 * time.Millisecond)
+	}
+	if told {
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-ended: // nothing is left to be seen: closing waits by now
+			t.Fatalf("a member that is not ready was closed: %v", err)
+		case <-time.After(2 * time.Second):
+		}
 	}
 	if err := stdin.Close(); err != nil { // as the kernel does when the parent is gone
 		t.Fatal(err)

@@ -36,6 +36,28 @@ type Spec struct {
 // over first), until stdin ends because the parent is gone, or until etcd stops
 // by itself because the member was removed. It returns the exit status.
 func Main(spec string) int {
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM)
+	signal.Ignore(os.Interrupt) // Ctrl-C is the parent's business
+	orphaned := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		close(orphaned)
+	}()
+	ended := make(chan int, 1)
+	go func() { ended <- member(spec, stop) }()
+	select {
+	case status := <-ended:
+		return status
+	case <-orphaned:
+		// Closing waits for a member that never became ready, such as a learner whose leader
+		// is gone, for ever, and nobody is left to kill this one. It may have been told to
+		// stop before, and be closing by now.
+		return 0
+	}
+}
+
+func member(spec string, stop <-chan os.Signal) int {
 	var s Spec
 	if err := json.Unmarshal([]byte(spec), &s); err != nil {
 		return fail(fmt.Errorf("member: %w", err))
@@ -48,20 +70,8 @@ func Main(spec string) int {
 	if err != nil {
 		return fail(fmt.Errorf("start member %s: %w", s.Name, err))
 	}
-	stop := make(chan os.Signal, 1)
-	signal.Notify(stop, syscall.SIGTERM)
-	signal.Ignore(os.Interrupt) // Ctrl-C is the parent's business
-	orphaned := make(chan struct{})
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		close(orphaned)
-	}()
 	select {
 	case <-stop:
-	case <-orphaned:
-		// Close waits for a member that never became ready, such as a learner whose leader
-		// is gone, for ever, and nobody is left to kill this one.
-		return 0
 	case <-e.Server.StopNotify():
 	case err := <-e.Err():
 		e.Close()
