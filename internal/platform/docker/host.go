@@ -83,7 +83,7 @@ type Host struct {
 	jobs     map[fleet.Role]*job
 	snapshot platform.SnapshotRun
 	heard    map[string]heard  // what containers said of their network
-	asked    map[string]asking // by image, where its version was asked for in vain
+	asked    map[string]asking // by image, whose version is not known
 
 	engineVersion string
 	engineAsked   time.Time // when that was asked for

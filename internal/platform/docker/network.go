@@ -48,8 +48,11 @@ func (h *Host) cutOff(ctx context.Context) error {
 }
 
 // hearAgain is when a container is asked again for its network: each question is a
-// process in it.
-const hearAgain = time.Minute
+// process in it, and has hearTimeout of the look that asks.
+const (
+	hearTimeout = 3 * time.Second
+	hearAgain   = time.Minute
+)
 
 // heard is what a container said of its network.
 type heard struct {
@@ -83,7 +86,7 @@ func (h *Host) severed(ctx context.Context, c Container) bool {
 
 // elsewhere asks in a container which network it is in.
 func (h *Host) elsewhere(ctx context.Context, c Container) bool {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, hearTimeout)
 	defer cancel()
 	out, err := h.engine.Run(ctx, c.ID, c.Command[0], "entrypoint", "network")
 	if err != nil || out.Status != 0 {

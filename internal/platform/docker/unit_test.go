@@ -2,6 +2,7 @@ package docker
 
 import (
 	"bufio"
+	"context"
 	"os"
 	"os/exec"
 	"slices"
@@ -299,5 +300,33 @@ func TestAK3sThatDidNotSayItsVersionIsAskedAgainSoon(t *testing.T) { // safety r
 	speaks()
 	if v := look(t, h).K3sVersion; v != "v1.36.3+k3s1" {
 		t.Errorf("%q", v)
+	}
+}
+
+// A glance has half a second, and on a slow engine a look has little left for the version: k3s is asked once all the same,
+// and its answer is there for the next look.
+func TestAnAnswerThatOutlastsTheLookIsThereForTheNext(t *testing.T) { // safety rule 9
+	e, h := standby(t)
+	e.box("k3s").image, e.box("k3s-agent").image = "sha256:another", "sha256:another"
+	letGo := e.hang("exec")
+	e.reset()
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		f, err := h.Observe(ctx)
+		cancel()
+		if err != nil || f.K3sVersion != "" {
+			t.Fatalf("%q, %v", f.K3sVersion, err)
+		}
+	}
+	letGo()
+	for deadline := time.Now().Add(firstAgain - time.Second); look(t, h).K3sVersion != "v1.36.3+k3s1"; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the answer was lost with the look that asked")
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if n := len(slices.DeleteFunc(slices.Clone(e.calls), func(c string) bool { return !strings.HasPrefix(c, "exec") })); n != 1 {
+		t.Errorf("asked %d times: %v", n, e.calls)
 	}
 }

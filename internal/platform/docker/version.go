@@ -9,31 +9,49 @@ import (
 )
 
 // A k3s that does not say its version is asked again after firstAgain, then ever more
-// seldom: each question is a process in a container, and up to askTimeout of a pass. No
-// swap is made meanwhile (safety rule 9).
+// seldom: each question is a process in a container. No swap is made meanwhile (safety
+// rule 9).
+//
+// A question has askTimeout, more than any look: on a slow engine a look has little left
+// when it comes to the version, and a glance has half a second at all. The answer is there
+// for the next one.
 const (
-	askTimeout = 5 * time.Second
+	askTimeout = 15 * time.Second
 	firstAgain = 5 * time.Second
 	lastAgain  = time.Minute
 )
 
-// asking is when an image's k3s was last asked for its version in vain, and how long it
-// is then left alone.
+// asking is a question for the version of an image's k3s that is under way, or when the
+// last one was in vain and how long it is then left alone.
 type asking struct {
-	at   time.Time
-	wait time.Duration
+	underWay bool
+	at       time.Time
+	wait     time.Duration
 }
 
-// mayAsk says whether the image's k3s may be asked for its version now, and counts it.
+// mayAsk says whether the image's k3s may be asked for its version now. Who asks owes told.
 func (h *Host) mayAsk(image string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	a := h.asked[image]
-	if a.wait > 0 && time.Since(a.at) < a.wait {
+	if a.underWay || a.wait > 0 && time.Since(a.at) < a.wait {
 		return false
 	}
-	h.asked[image] = asking{at: time.Now(), wait: min(max(firstAgain, 2*a.wait), lastAgain)}
+	a.underWay = true
+	h.asked[image] = a
 	return true
+}
+
+// told keeps the answer; empty is none.
+func (h *Host) told(image, version string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if version == "" {
+		h.asked[image] = asking{at: time.Now(), wait: min(max(firstAgain, 2*h.asked[image].wait), lastAgain)}
+		return
+	}
+	h.seen.Version = versionOf{Image: image, Version: version}
+	delete(h.asked, image)
 }
 
 // version is what the k3s of the server's image says of itself. It is asked in a
@@ -55,21 +73,27 @@ func (h *Host) version(ctx context.Context, p pair, process map[fleet.Role]bool)
 		if !h.mayAsk(image) {
 			return ""
 		}
-		ctx, cancel := context.WithTimeout(ctx, askTimeout)
-		defer cancel()
-		out, err := h.engine.Run(ctx, c.ID, h.o.K3s, "--version")
-		if err != nil || out.Status != 0 {
+		said := make(chan string, 1)
+		go func() { said <- h.ask(context.WithoutCancel(ctx), c.ID, image) }()
+		select {
+		case v := <-said:
+			return v
+		case <-ctx.Done():
 			return ""
 		}
-		v := parseVersion(out.Text)
-		if v != "" {
-			h.mu.Lock()
-			h.seen.Version = versionOf{Image: image, Version: v}
-			h.mu.Unlock()
-		}
-		return v
 	}
 	return ""
+}
+
+func (h *Host) ask(ctx context.Context, container, image string) string {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	v := ""
+	if out, err := h.engine.Run(ctx, container, h.o.K3s, "--version"); err == nil && out.Status == 0 {
+		v = parseVersion(out.Text)
+	}
+	h.told(image, v)
+	return v
 }
 
 // parseVersion reads `k3s --version`: "k3s version v1.36.3+k3s1 (…)".
