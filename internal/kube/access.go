@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -139,7 +140,11 @@ func config(a Access) (*rest.Config, error) {
 	rules.ExplicitPath = a.Kubeconfig
 	over := &clientcmd.ConfigOverrides{CurrentContext: a.Context}
 	cfg, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, over).ClientConfig()
-	if err != nil {
+	switch {
+	case clientcmd.IsEmptyConfig(err):
+		// The client's own sentence asks for a variable that nothing here reads.
+		return nil, errors.New("no kubeconfig names a cluster: say which with --kubeconfig or KUBECONFIG; on a k3s server it is /etc/rancher/k3s/k3s.yaml")
+	case err != nil:
 		return nil, err
 	}
 	return with(cfg, a), nil
