@@ -26,7 +26,7 @@ var cures = map[string]string{
 	CodeNoRole:           "write server or agent into /etc/github-runner/role, whichever k3s runs; the daemon does it from an inventory",
 	CodeBadRole:          "write server or agent into it, whichever runs; the daemon does nothing before",
 	CodeBadIdentity:      "put it back from `regrade host status` of a voter, or delete it once you know that this host has no member",
-	CodeBadJoining:       "delete it; a swap that is under way has it written anew",
+	CodeBadJoining:       "where a member list has this host, write server into /etc/github-runner/role first; then delete it: a swap that is under way has it written anew",
 	CodeBothMay:          "write the role that runs, server or agent, into /etc/github-runner/role",
 	CodeNeitherMay:       "the two reasons say which file is in the way; after a lost datastore a swap or `regrade host allow-join` lets the server in",
 	CodeBothRun:          "stop the unit that is not the role file's at once: two k3s share ports and folders",
