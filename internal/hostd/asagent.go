@@ -29,6 +29,9 @@ func backProblems(f Facts) []status.Problem {
 	if p := f.Host.AgentProblem; p != "" {
 		ps = append(ps, status.Problem{Code: CodeNoAgent, Sentence: "this host could not come back as an agent: " + p})
 	}
+	if p := f.Host.Files.JoiningProblem; p != "" {
+		ps = append(ps, status.Problem{Code: CodeNoAgent, Sentence: "this host could not come back as an agent: " + p})
+	}
 	if p := f.Host.DatastoreProblem; p != "" {
 		ps = append(ps, status.Problem{Code: CodeDatastoreMount, Sentence: p})
 	}

@@ -7,6 +7,8 @@ import "github.com/exadev/regrade/internal/fleet"
 // (safety rule 18), and would let a server start on whatever datastore comes later,
 // beside a role file that a person has changed to agent.
 //
+// A file that holds no swap goes in the same cases: no agent may start beside it.
+//
 // A rollback that is due keeps it: by it the rollback knows that a member of this host
 // may be in the lists, though it has no datastore (safety rule 6).
 func joinEnded(f Facts, o order) Decision {
@@ -15,7 +17,7 @@ func joinEnded(f Facts, o order) Decision {
 		return failed(f, CodeRebooted, "the host was restarted before it was a member; it is an agent again")
 	}
 	switch {
-	case files.Joining.Swap == "" || files.JoiningProblem != "":
+	case !files.ForeignJoin && (files.Joining.Swap == "" || files.JoiningProblem != ""):
 		return Decision{}
 	case f.Etcd.Voter() && files.Role == fleet.RoleServer && files.WAL && !files.Tombstone:
 		return effect(Effect{Kind: Join}) // by the role file it starts, whatever else is there

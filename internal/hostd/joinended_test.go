@@ -75,3 +75,48 @@ func TestAJoinIsKeptForTheRollbackThatIsDue(t *testing.T) {
 		t.Errorf("joining %+v", f.Files.Joining)
 	}
 }
+
+// A joining file that holds no swap lets no agent start: a voter that had one ended in no role when it was swapped out.
+func TestAJoiningFileThatHoldsNoSwapGoes(t *testing.T) { // safety rules 10 and 15
+	foreign := func(f *platform.Facts) {
+		f.Files.ForeignJoin, f.Files.JoiningProblem = true, "joining: it holds no swap id"
+	}
+	for name, c := range map[string]struct {
+		node string
+		role fleet.Role
+		out  bool
+	}{
+		"of a voter":                 {node: "a", role: fleet.RoleServer},
+		"of a standby":               {node: "d", role: fleet.RoleAgent},
+		"of a server on its way out": {node: "a", role: fleet.RoleAgent, out: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, c.node)
+			if c.out { // in the middle of its swap, past the look at its way back
+				r.order(fleet.StepStepDown)
+				r.until("stepped down", r.settled(fleet.StepStepDown, fleet.PhaseDone))
+				r.remove(idA)
+				r.gone()
+			}
+			r.host.Change(foreign)
+			r.until("it is gone, and the host has its role", func() bool {
+				f := r.host.Facts()
+				u := map[fleet.Role]platform.Unit{fleet.RoleServer: f.Server, fleet.RoleAgent: f.Agent}[c.role]
+				return !f.Files.ForeignJoin && f.Files.Role == c.role && u.Process && f.Files.Leaving == ""
+			})
+		})
+	}
+}
+
+// One that cannot be read is not taken away: what it holds is not known.
+func TestAVoterWhoseJoiningFileCannotBeReadDoesNotGoOut(t *testing.T) { // safety rule 15
+	r := newRig(t, "a")
+	r.host.Change(func(f *platform.Facts) { f.Files.JoiningProblem = "joining: is a directory" })
+	r.pass()
+	if p := r.report().AsAgent; p == nil || p.OK || len(p.Problems) != 1 || p.Problems[0].Code != "AgentNotStaged" {
+		t.Errorf("%+v", p)
+	}
+	if r.host.Facts().Files.JoiningProblem == "" {
+		t.Error("taken away")
+	}
+}

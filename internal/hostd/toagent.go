@@ -175,8 +175,9 @@ func toAgent(f Facts, o order) Decision {
 	case h.Files.Role != fleet.RoleAgent || h.Files.AllowJoin:
 		// Writing a role ends allow-join: the server that it let in has gone.
 		return writeRole(fleet.RoleAgent)
-	case h.Files.Joining.Swap != "":
-		// Before leaving: one that was forgotten would let the server start.
+	case h.Files.Joining.Swap != "" || h.Files.ForeignJoin:
+		// Before leaving: one that was forgotten would let the server start. One that holds
+		// no swap lets no agent start.
 		return effect(Effect{Kind: Join})
 	case h.Files.Leaving != "":
 		return effect(Effect{Kind: Leave})

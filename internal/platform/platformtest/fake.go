@@ -189,7 +189,13 @@ func (f *Fake) SetLeaving(_ context.Context, id fleet.SwapID) error {
 
 // SetJoining implements platform.Files.
 func (f *Fake) SetJoining(_ context.Context, j rolefile.Joining) error {
-	return f.do(named("joining", string(j.Swap)), func(x *platform.Facts) error { x.Files.Joining = j; return nil })
+	return f.do(named("joining", string(j.Swap)), func(x *platform.Facts) error {
+		x.Files.Joining = j
+		if x.Files.ForeignJoin {
+			x.Files.ForeignJoin, x.Files.JoiningProblem = false, ""
+		}
+		return nil
+	})
 }
 
 // SetIdentity implements platform.Files.

@@ -78,7 +78,7 @@ func (d Dir) Read() (Files, error) {
 	if f.Joining.Swap == "" {
 		// A voter whose role file says server needs none of it.
 		if f.Joining.Swap, err = d.joinBegun(); err != nil {
-			f.JoiningProblem = err.Error()
+			f.JoiningProblem, f.ForeignJoin = err.Error(), errors.Is(err, errNoJoin)
 		}
 	}
 	for path, id := range map[string]*fleet.MemberID{fleet.FileClusterID: &f.Identity.ClusterID, fleet.FileMemberID: &f.Identity.MemberID} {
@@ -104,6 +104,8 @@ func (d Dir) Read() (Files, error) {
 	return f, nil
 }
 
+var errNoJoin = errors.New("it holds no swap id")
+
 // joinBegun is the swap whose join was confirmed, whenever that was; empty when the file is
 // not there. It is written whole or not at all: an empty one, or one that holds no swap, is
 // somebody else's and says nothing (safety rule 18).
@@ -114,7 +116,7 @@ func (d Dir) joinBegun() (fleet.SwapID, error) {
 	}
 	id, err := fleet.ParseSwapID(strings.TrimSpace(string(raw)))
 	if err != nil {
-		return "", fmt.Errorf("%s: it holds no swap id", fleet.FileJoinBegun) // and may hold anything, at any length
+		return "", fmt.Errorf("%s: %w", fleet.FileJoinBegun, errNoJoin) // it may hold anything, at any length
 	}
 	return id, nil
 }

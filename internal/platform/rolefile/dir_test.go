@@ -102,12 +102,21 @@ func TestAJoinThatWasNotWrittenByRegradeConfirmsNothing(t *testing.T) { // safet
 			if err != nil || f.Joining != (rolefile.Joining{}) || f.JoiningProblem == "" {
 				t.Fatalf("%+v, %v", f, err)
 			}
+			if want := name != "too much"; f.ForeignJoin != want { // which nobody has read
+				t.Errorf("foreign: %t", f.ForeignJoin)
+			}
 			for _, wal := range []bool{false, true} {
 				f.Role, f.WAL, f.BootID, f.JoinURL, f.Token = fleet.RoleAgent, wal, boot, "https://b:6443", true
 				server, agent := rolefile.MayStart(f, fleet.RoleServer), rolefile.MayStart(f, fleet.RoleAgent)
 				if server.May || agent.May || len(server.Why)+len(agent.Why) > 1000 {
 					t.Errorf("datastore %t: server %t, agent %t, %d bytes of words", wal, server.May, agent.May, len(server.Why)+len(agent.Why))
 				}
+			}
+			if err := d.SetJoining(rolefile.Joining{}); err != nil {
+				t.Fatal(err)
+			}
+			if f, err := d.Read(); err != nil || f.ForeignJoin || f.JoiningProblem != "" {
+				t.Errorf("taken away: %+v, %v", f, err)
 			}
 		})
 	}

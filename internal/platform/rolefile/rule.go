@@ -25,6 +25,9 @@ type Files struct {
 	// it says agent neither role starts: the datastore may be a voter's, or be left from
 	// before.
 	JoiningProblem string `json:"joining_problem,omitempty"`
+	// ForeignJoin: that is since the file which outlives a reboot can be read and holds no
+	// swap. It is nobody's, and is taken away wherever a join would be.
+	ForeignJoin bool `json:"foreign_join,omitempty"`
 	// AllowJoin is the operator's override of this boot.
 	AllowJoin bool `json:"allow_join,omitempty"`
 
