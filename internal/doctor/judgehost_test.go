@@ -237,6 +237,20 @@ func TestWhatIsWrongWithAHost(t *testing.T) {
 	}
 }
 
+// With nothing known of the roles nobody can say what should listen.
+func TestPortsAreNotInOrderWhereNothingIsKnown(t *testing.T) {
+	for name, unseen := range map[string]string{"looked at": "", "not looked at": "systemd: connect"} {
+		t.Run(name, func(t *testing.T) {
+			h := standby()
+			h.Unseen = unseen
+			said := slices.ContainsFunc(doctor.JudgeHost(h), func(f doctor.Finding) bool { return f.Check == doctor.CheckPorts && f.Grade == doctor.OK })
+			if said != (unseen == "") {
+				t.Errorf("the ports are in order: %t", said)
+			}
+		})
+	}
+}
+
 func TestTheWorstOfAllIsTheVerdict(t *testing.T) {
 	f := func(gs ...doctor.Grade) (fs []doctor.Finding) {
 		for _, g := range gs {
